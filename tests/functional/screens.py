@@ -16,11 +16,13 @@ from valence_sched.testing.served import served
 SCREENS = ROOT / "doc" / "source" / "screens"
 #: The faults of the pod managers for each transcript.
 FAILS = {
-    "change.txt": (), "claim.txt": (), "compose.txt": (), "died.txt": ("async",),
-    "plan-apply.txt": (),
+    "change.txt": (), "change-amount.txt": ("connections",), "claim.txt": (),
+    "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (),
     "plan-moved.txt": (), "plan-refresh.txt": (),
 }  # fmt: skip
+#: The registered pod managers, and those of one transcript.
 NAMES = ("gpu-east", "gpu-west")
+OWN_NAMES = {"change-amount.txt": ("mem-1",)}
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 CLOCK = re.compile(r"(?<=until )\d\d:\d\d:\d\dZ")
@@ -40,7 +42,7 @@ def replayed(name: str) -> str:
     aliases = Aliases()
     told = []
     with tempfile.TemporaryDirectory() as folder, served(SITE, fail=FAILS[name]) as podms:
-        for one in NAMES:
+        for one in OWN_NAMES.get(name, NAMES):
             _shell(f"valence-sched podm create {one} {podms[one].url}", folder)
         for command in commands:
             out = _shell(aliases.meant(command[2:]), folder)

@@ -4,12 +4,20 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.functional.programs import PROGRAMS, SITE, Case, Done
 from tests.functional.test_compose import There
 from valence_sched.testing.served import served
 
 OURS, THEIRS = PROGRAMS
+MEMORY = "--resource", "cxl_memory_mib=65536"
+FLAVORS = """
+- name: plain
+  properties: {processor: {total_cores: 8}}
+- name: roomy
+  properties: {processor: {total_cores: 8}, resources: {cxl_memory_mib: 131072}}
+"""
 
 
 class NodeCase(Case):
@@ -158,3 +166,131 @@ class TestNodeChange(NodeCase):
         self.assertEqual(before, self.rows(here, "history"))
         shown = self.change(here, "history")
         self.assertRegex(shown.out, r"\| attached +\| 1 block: GPU-\d+ +\|")
+
+
+class TestAmountChange(NodeCase):
+    """Amounts of pooled memory and storage that are attached and detached."""
+
+    @contextlib.contextmanager
+    def memory(self, *fail: str, hosts: str = "unmanaged", podm: str = "mem-1") -> Iterator[There]:
+        with served(SITE, fail=fail) as podms:
+            state = f"{self.folder}/{self.id()}-{len(fail)}-{hosts}-{podm}.sqlite"
+            Path(state).unlink(missing_ok=True)
+            here, self.documents = There({podm: podms[podm]}, state), podms[podm].documents
+            here.asked("set", podm, "--hosts", hosts)
+            done = here.asked("schedule", "--cores", "8", "--compose", "-f", "json")
+            (row,) = done.data
+            self.node = row["Node"]
+            self.first = self.made()
+            yield here
+
+    def made(self) -> list[str]:
+        """Return the listed chunks, volumes and connections of the pod manager."""
+        names = ("MemoryChunks", "AllocatedVolumes", "Connections")
+        lists = [uri for uri in self.documents if uri.rpartition("/")[2] in names]
+        found = [uri for one in lists for uri in self.documents.member_uris(one)]
+        return sorted(uri for uri in found if uri in self.documents)
+
+    def amounts(self, here: There) -> list[str]:
+        return list(here.asked("node", "show", self.node, "-f", "json").data["Amounts"])
+
+    def new(self) -> list[str]:
+        """Return the kinds of what was created on the pod manager."""
+        return [uri.split("/")[-2] for uri in self.made() if uri not in self.first]
+
+    def test_an_amount_is_attached_and_detached_by_the_name_that_is_shown(self):
+        cases = (
+            ("mem-1", (), "unmanaged", MEMORY, ["MemoryChunks"]),
+            ("mem-1", ("connections",), "unmanaged", MEMORY, ["MemoryChunks", "Connections"]),
+            ("mem-1", ("servers", "connections"), "free", MEMORY, ["MemoryChunks", "Connections"]),
+            ("store-1", ("connections",), "unmanaged", ("--resource", "storage_gib=64"),
+             ["Connections", "AllocatedVolumes"]),
+        )  # fmt: skip
+        for podm, fail, hosts, words, made in cases:
+            with self.subTest(podm, fail=fail), self.memory(*fail, hosts=hosts, podm=podm) as here:
+                (row,) = self.rows(here, "attach", *words)
+                self.assertEqual(("attach", podm), (row["Change"], row["Podm"]))
+                self.assertEqual(words[1].partition("=")[0], row["Hardware"]["resource"])
+                self.assertEqual(sorted(made), sorted(self.new()))
+                self.assertEqual([row["Block"]], self.amounts(here))
+                name = "/".join(row["Block"].split("/")[-3:])
+                self.assertIn(name, self.change(here, "history").out.replace("\n", ""))
+                (gone,) = self.rows(here, "detach", "--amount", name, "--power-cycle")
+                self.assertEqual(("detach", row["Block"]), (gone["Change"], gone["Block"]))
+                self.assertEqual(([], []), (self.new(), self.amounts(here)))
+
+    def test_what_was_done_counts_whatever_the_pod_manager_answers(self):
+        for fail in (
+            "done-status:404:DELETE:*", "done-status:500:DELETE:*", "done-status:200:POST:*",
+            "drop-reply:POST:*MemoryChunks", "drop-reply:POST:*Connections", "drop-reply:DELETE:*",
+            "lists-deleted", "reads-deleted", "typed-posts", "no-location",
+        ):  # fmt: skip
+            with self.subTest(fail), self.memory("connections", fail) as here:
+                self.rows(here, "attach", *MEMORY)
+                self.assertEqual(["MemoryChunks", "Connections"], self.new())
+                self.rows(here, "detach", "--idle", "--force")
+                self.assertEqual(([], []), (self.new(), self.amounts(here)))
+
+    def test_what_is_refused_or_not_as_granted_is_undone(self):
+        for fail, words in (
+            ("short-amounts", "found 32768, expected 65536 as granted"),
+            ("status:409:POST:*Connections", "is not connected: HTTP 409"),
+            ("status:409:POST:*MemoryChunks", "HTTP 409"),
+        ):
+            with self.subTest(fail), self.memory("connections", fail) as here:
+                done = self.change(here, "attach", *MEMORY)
+                self.assertEqual((1, ""), done[:2])
+                self.assertRegex(done.err, f"^mem-1: /redfish/v1/Systems/vs-.*{words}.*\n$")
+                self.assertEqual(([], []), (self.new(), self.amounts(here)))
+                self.assertEqual("COMPOSED", here.rows("node", "list")[0]["State"])
+
+    def test_a_lie_ends_in_exit_code_7_and_is_reconciled(self):
+        with self.memory("connections", "lie:POST:*Connections") as here:
+            done = self.change(here, "attach", *MEMORY)
+            self.assertEqual(1, done.code, done.err)  # the body tells the error
+        with self.memory("connections", "ghost") as here:
+            self.rows(here, "attach", *MEMORY)
+            done = self.change(here, "detach", "--idle", "--force")
+            self.assertEqual(7, done.code)
+            self.assertRegex(done.err, "stays DETACHING: .*: the service reported its deletion")
+            self.assertEqual("DETACHING", here.rows("node", "list")[0]["State"])
+            refused = self.change(here, "attach", *MEMORY)
+            self.assertRegex(refused.err, "is DETACHING: its node cannot be changed now")
+
+    def test_a_node_becomes_a_flavor_with_another_amount(self):
+        file = Path(self.folder, "amount-flavors.yaml")
+        file.write_text(FLAVORS)
+        with self.memory("connections") as here:
+            for flavor, change, made in (
+                ("roomy", ["attach"], ["MemoryChunks", "Connections"]),
+                ("roomy", [], ["MemoryChunks", "Connections"]),
+                ("plain", ["detach"], []),
+            ):
+                words = ("--flavor", flavor, "--flavor-file", str(file), "--force")
+                rows = self.rows(here, "resize", *words)
+                self.assertEqual((change, made), ([row["Change"] for row in rows], self.new()))
+
+    def test_a_plan_of_an_amount_is_applied_once(self):
+        file = f"{self.folder}/{self.id()}.json"
+        with self.memory() as here:
+            self.assertEqual(0, self.change(here, "attach", *MEMORY, "--plan", file).code)
+            self.assertEqual([], self.new())
+            done = here.asked("apply", file, "-f", "json")
+            self.assertEqual((0, self.amounts(here)), (done.code, [done.data[0]["Block"]]))
+            again = here.asked("apply", file)
+            self.assertEqual(6, again.code)
+            self.assertEqual(["MemoryChunks"], self.new())
+
+    def test_what_cannot_be_attached_or_detached_is_named(self):
+        with self.memory() as here:
+            for code, text, words in (
+                (3, "cxl_memory_mib", ("attach", "--resource", "cxl_memory_mib=99TB")),
+                (3, "storage_gib", ("attach", "--resource", "storage_gib=1")),
+                (1, "no memory chunk or volume of node", ("detach", "--amount", "x")),
+                (1, "has 0 of cxl_memory_mib, expected 65536 or more", ("detach", *MEMORY)),
+                (2, "--idle: not with devices", ("detach", "--amount", "x", "--idle")),
+            ):
+                with self.subTest(words):
+                    done = self.change(here, *words)
+                    self.assertEqual(code, done.code, done.err)
+                    self.assertIn(text, done.out + done.err)

@@ -15,6 +15,8 @@ from valence_sched.model.request_spec import RequestSpec
 GPU = msgspec.convert({"accelerators": [{"kind": "GPU"}]}, Properties)
 MANY = msgspec.convert({"accelerators": [{"kind": "GPU", "count": 99}]}, Properties)
 OWNER = "team-change"
+STOCK, SIZE = "cxl_memory_mib", 65536
+MEMORY = Properties(resources={STOCK: SIZE})
 
 
 class ChangingContract(Contract):
@@ -46,6 +48,57 @@ class ChangingContract(Contract):
         detached = self.change(node, detach_blocks=(block.rpartition("/")[2],), force=True)
         self.assertEqual(((block,), ()), (uris(detached.detached), detached.attached))
         self.assertEqual({*node.blocks}, self.blocks(node))
+
+    def memory_node(self) -> ComposedNode:
+        """Compose a node of eight cores with an amount of pooled memory."""
+        wanted = {"processor": {"total_cores": 8}, "resources": {STOCK: SIZE}}
+        (node,) = self.scheduler.compose(request(properties=wanted, owner=OWNER)).nodes
+        return node
+
+    def amounts(self, node: ComposedNode) -> set[str]:
+        """Return the memory chunks of a node as its record has them."""
+        return {one.uri for one in self.scheduler.node_record(node.id).node.amounts}
+
+    def test_an_amount_is_attached_and_detached_again(self):
+        node = self.memory_node()
+        (own,) = node.amounts
+        used = self.scheduler.quota(OWNER).used[f"stock:{STOCK}"]
+        attached = self.change(node, attach=MEMORY)
+        (chunk,) = attached.attached_amounts
+        self.assertEqual((True, STOCK, "MiB"), (attached.done, chunk.resource, chunk.unit))
+        self.assertEqual({own.uri, chunk.uri}, self.amounts(node))
+        after = self.scheduler.quota(OWNER).used[f"stock:{STOCK}"]
+        self.assertEqual(SIZE, after - used)
+        with self.assertRaisesRegex(errors.HardwareInUse, "is not declared removable"):
+            self.change(node, detach_amounts=(chunk.uri,))
+        name = "/".join(chunk.uri.split("/")[-3:])
+        detached = self.change(node, detach_amounts=(name,), power_cycle=True)
+        self.assertEqual((chunk.uri,), uris(detached.detached_amounts))
+        self.assertEqual({own.uri}, self.amounts(node))
+        self.assertEqual(used, self.scheduler.quota(OWNER).used[f"stock:{STOCK}"])
+
+    def test_a_planned_amount_is_attached_once_and_idle_afterwards(self):
+        node, change = self.memory_node(), NodeChange(attach=MEMORY)
+        planned = self.scheduler.change_node(node.id, change, dry_run=True)
+        self.assertEqual([SIZE], [one.amount for one in planned.attached_amounts])
+        self.assertEqual(1, len(self.amounts(node)))
+        exact = exact_change(change, planned)
+        done = self.scheduler.change_node(node.id, exact)
+        self.assertEqual(2, len(self.amounts(node)))
+        with self.assertRaisesRegex(errors.ClaimLost, "was changed since the plan"):
+            self.scheduler.change_node(node.id, exact)
+        idle = self.change(node, idle=True, force=True)
+        self.assertEqual(SIZE, sum(one.amount for one in idle.detached_amounts))
+        self.assertEqual(1, len(self.amounts(node)))
+        self.assertLess(self.amounts(node), {one.uri for one in done.node.amounts})
+
+    def test_an_amount_that_no_stock_has_is_a_decision_with_reasons(self):
+        node = self.memory_node()
+        result = self.change(node, attach=Properties(resources={STOCK: 1e9}))
+        self.assertEqual((False, False), (result.fits, result.done))
+        self.assertTrue(result.decision.report.podms[0].reason)
+        with self.assertRaisesRegex(errors.UnknownName, "no memory chunk or volume of node"):
+            self.change(node, detach_amounts=("nope",))
 
     def test_a_named_block_is_attached_and_no_other_node_gets_it(self):
         node = self.gpu_node()

@@ -12,7 +12,7 @@ from valence_sched.drivers.fields import Json, objects, text
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
 from valence_sched.drivers.links import collection_pages, link_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
-from valence_sched.model.claim import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
@@ -63,6 +63,23 @@ class Change(NamedTuple):
     works: bool = False
     conflicts: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        return self.blocks is not None
+
+
+class AmountChange(NamedTuple):
+    """The existing amounts of a change, None if they are unknown; fields as of :class:`Change`."""
+
+    amounts: tuple[Grant, ...] | None
+    reason: str = ""
+    works: bool = False
+    conflicts: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.amounts is not None
+
 
 class ComposerReads(Protocol):
     """The read-only verbs of one pod manager."""
@@ -85,6 +102,9 @@ class ComposerReads(Protocol):
         PodmError if the node is missing or unreadable.
         """
 
+    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        """Return the reason why amounts of a request would not be attached to a node, else None."""
+
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without a URI, by its name and blocks."""
 
@@ -93,6 +113,16 @@ class ComposerReads(Protocol):
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         """Return the present blocks of a node, None if it is gone; PodmError if unreadable."""
+
+    def read_amounts(
+        self, request: CompositionRequest, node: str, *, new: bool = False
+    ) -> AmountChange:
+        """Return the existing memory chunks and volumes of a request for a node.
+
+        These are its ``amounts``, which its ``grants`` provided, or with ``new`` those of its
+        grants besides its amounts. The reason names what is missing or not connected. PodmError if
+        they are unreadable.
+        """
 
     def is_hot_removable(self, block: str) -> bool:
         """Return whether the pod manager declares each device of a block removable while it runs.
@@ -131,6 +161,20 @@ class Composer(ComposerReads, Protocol):
 
         Other blocks of the node stay, also those of other clients. PodmError only before the
         first write: the node does not exist or cannot be read.
+        """
+
+    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        """Create the amounts of the grants of a request, and connect them to an existing node.
+
+        If one fails, all are deleted again: the result has those that remain. PodmError only before
+        the first write.
+        """
+
+    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        """Disconnect the amounts of a request from a node, and delete them.
+
+        If nothing can be deleted, all are connected again: the result has those that remain.
+        PodmError only before the first write.
         """
 
     def set_power(self, node: str, on: bool, watch: Watch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NodeChanger: attaches blocks to a living node and detaches others, and verifies each effect.
+"""NodeChanger: attaches blocks and amounts to a living node and detaches others, and verifies it.
 
 ::
 
@@ -8,8 +8,8 @@
                  └── nothing is changed: release the blocks ┘          │
                               a part is left: undo, read back again <──┘
 
-If a process dies, the claim of the node stays ATTACHING or DETACHING. A reconciler then reads the
-blocks of the node.
+Each step changes blocks first: a deleted memory chunk or volume cannot be restored. If a process
+dies, the claim of the node stays ATTACHING or DETACHING. A reconciler then reads the node.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.drivers.composer import Change, Composer
+from valence_sched.drivers.composer import AmountChange, Change, Composer
 from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
@@ -30,10 +30,11 @@ from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
-from valence_sched.model.quota import block_charges
+from valence_sched.model.quantity import format_count
+from valence_sched.model.quota import block_charges, grant_charges
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.planning.node_change import ChangePlanner, ChosenBlocks, Decide
+from valence_sched.planning.node_change import ChangePlanner, ChosenParts, Decide
 from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
@@ -88,7 +89,7 @@ class NodeChanger:
                 text = f"key {key!r} belongs to another change of node {node.id}"
                 raise errors.NameTaken(f"{text}: choose another key")
             return NodeChangeResult(node=node, done=True)
-        if change.before and set(change.before) != set(node.blocks):
+        if change.before and set(change.before) != set(node.parts):
             text = f"node {node.id} was changed since the plan"
             raise errors.ClaimLost(f"{text}: plan the change again", node.podm)
         for _ in range(MOST_ATTEMPTS):
@@ -99,21 +100,21 @@ class NodeChanger:
                 node=node,
                 attached=planner.changes(chosen.attach),
                 detached=planner.changes(chosen.detach),
+                attached_amounts=chosen.grants,
+                detached_amounts=chosen.amounts,
                 decision=chosen.decision,
             )
             if not chosen.fits:
                 return result
-            if not (chosen.attach or chosen.detach):
+            if not chosen.are_needed:
                 if not dry_run and record != ChangeRecord(content=content):
                     node = self.store.node_changes.record(node.id, record)
                 return replace(result, node=node, done=not dry_run)
             if dry_run:
                 with self._connected(node) as composer:
-                    hazard, refusal = _hazard(composer, node, chosen.detach), None
+                    hazard, refusal = _hazard(composer, node, chosen.uris), None
                     if dry_run == "server":
-                        composer.may_change(nouns.request_from_node(node), node.uri)
-                        blocks = chosen.attach, chosen.detach
-                        refusal = composer.change_refusal(node.uri, *blocks) or ""
+                        refusal = _server_refusal(composer, node, chosen) or ""
                 return replace(result, hazard=hazard, refusal=refusal)
             try:
                 held = self._hold(node, chosen, result, change)
@@ -135,7 +136,7 @@ class NodeChanger:
 
     def _choose(
         self, planner: ChangePlanner, node: nouns.ComposedNode, change: NodeChange
-    ) -> tuple[ChosenBlocks, ChangeRecord]:
+    ) -> tuple[ChosenParts, ChangeRecord]:
         record = ChangeRecord()
         if change.flavor is not None:
             spec = RequestSpec(
@@ -146,21 +147,27 @@ class NodeChanger:
             )
             request = self.compile_request(spec)
             record = ChangeRecord(flavor=request.flavor, request=NodeRequest.of(request))
-            if not (change.attach_blocks or change.detach_blocks):
+            if not change.names_parts:
                 return planner.become(request), record
         if change.idle:
-            return ChosenBlocks(detach=planner.without_idle()), ChangeRecord()
-        chosen = ChosenBlocks()
+            return planner.without_idle(), ChangeRecord()
+        chosen = ChosenParts()
         if change.attach is not None:
             chosen = planner.attach(self._compiled(change.attach, node, change))
         named = planner.free_named(change.attach_blocks, _tolerations(node, change))
         attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
         # blocks that are gone already were detached by the same change before
         present = [name for name in change.detach_blocks if not _is_gone(name, node, change)]
-        detach = planner.own_named(present)
+        detach, amounts = planner.own_named(present), planner.amounts_named(change.detach_amounts)
         if change.detach is not None:
-            detach += planner.detach(self._compiled(change.detach, node, change))
-        return chosen._replace(attach=attach, detach=tuple(dict.fromkeys(detach))), record
+            leaving = planner.detach(self._compiled(change.detach, node, change))
+            detach, amounts = detach + leaving.detach, amounts + leaving.amounts
+        return chosen._replace(
+            attach=attach,
+            detach=tuple(dict.fromkeys(detach)),
+            grants=chosen.grants + planner.grants_named(change.attach_amounts),
+            amounts=tuple(dict.fromkeys(amounts)),
+        ), record
 
     def _compiled(
         self, devices: Properties, node: nouns.ComposedNode, change: NodeChange
@@ -176,24 +183,26 @@ class NodeChanger:
     def _hold(
         self,
         node: nouns.ComposedNode,
-        chosen: ChosenBlocks,
+        chosen: ChosenParts,
         result: NodeChangeResult,
         change: NodeChange,
     ) -> nouns.Claim | None:
-        """Hold the blocks to attach under a claim of their own."""
-        if not chosen.attach:
+        """Hold the blocks and amounts to attach under a claim of their own."""
+        if not (chosen.attach or chosen.grants):
             return None
         if node.podm in self.disabled():
             hint = f"enable it (podm set {node.podm} --enable)"
             raise errors.ClaimState(f"pod manager {node.podm!r} is disabled: {hint}")
         stored = self.store.load_podms([node.podm])[node.podm]
-        charges: dict[str, float] = {}
+        charges = grant_charges(chosen.grants if node.owner is not None else ())
         for block in result.attached if node.owner is not None else ():
             for name, amount in block_charges(block.devices).items():
                 charges[name] = charges.get(name, 0.0) + amount
         placed = chosen.decision.report.placements if chosen.decision else ()
         pool = placed[0].chosen.pool if placed else node.pool or ""
-        share = nouns.NodeAllocation(node=1, pool=pool, blocks=chosen.attach, charges=charges)
+        share = nouns.NodeAllocation(
+            node=1, pool=pool, blocks=chosen.attach, grants=chosen.grants, charges=charges
+        )
         part = nouns.ClaimPart(
             podm=node.podm, generation=stored.generation, shares=(share,), node=node.id
         )
@@ -203,34 +212,35 @@ class NodeChanger:
         self,
         node: nouns.ComposedNode,
         change: NodeChange,
-        chosen: ChosenBlocks,
+        chosen: ChosenParts,
         result: NodeChangeResult,
         held: nouns.Claim | None,
         record: ChangeRecord,
     ) -> NodeChangeResult:
-        """Change a node by its held blocks; until the first write, an error releases them."""
+        """Change a node by its held parts; until the first write, an error releases them."""
+        made: tuple[nouns.Grant, ...] = ()
         subject = f"node {node.id} on {node.podm}"
         watch = functools.partial(self.progress.begin, subject)
         try:
             with awaiting(self.progress, subject, "checking"), self._connected(node) as composer:
                 self.checkpoint("held")
-                hazard = _hazard(composer, node, chosen.detach)
+                hazard = _hazard(composer, node, chosen.uris)
                 if hazard and not (change.force or change.power_cycle):
                     hint = "shut it down, or use --power-cycle or --force"
                     raise errors.HardwareInUse(f"node {node.id}: {hazard}: {hint}")
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
-                if chosen.detach:
+                if chosen.uris:
                     watch("draining")
-                    self.drain(node, chosen.detach)
+                    self.drain(node, chosen.uris)
                     self.checkpoint("drained")
                 cycles = change.power_cycle, self.ttl_s
                 power = _Power(self.store, composer, changes, node, watch, *cycles)
                 step = _Step(self, changes, node, power, watch)
                 with power:
                     if held is not None:
-                        step.attach(held, ChangeRecord() if chosen.detach else record)
-                    if chosen.detach:
-                        step.detach(chosen.detach, record, undo=chosen.attach)
+                        made = step.attach(held, ChangeRecord() if chosen.uris else record)
+                    if chosen.uris:
+                        step.detach(chosen, record, made)
         except BaseException:
             if held is not None:  # an attached claim has ended already
                 with contextlib.suppress(errors.SchedulerError):
@@ -238,7 +248,8 @@ class NodeChanger:
             raise
         self.checkpoint("changed")
         after = self.store.nodes.show(node.id)
-        return replace(result, node=after, done=True, power_cycled=power.cycled)
+        words = {"attached_amounts": made, "done": True, "power_cycled": power.cycled}
+        return replace(result, node=after, **words)
 
     @contextlib.contextmanager
     def _connected(self, node: nouns.ComposedNode) -> Iterator[GuardedComposer]:
@@ -298,17 +309,25 @@ class _Step:
     power: _Power
     watch: Callable[[str], None]
 
-    def attach(self, held: nouns.Claim, record: ChangeRecord) -> None:
+    def attach(self, held: nouns.Claim, record: ChangeRecord) -> tuple[nouns.Grant, ...]:
+        """Attach held blocks and amounts; return the created memory chunks and volumes."""
         (share,) = held.parts[0].shares
         store, wanted = self.changer.store, share.blocks
         store.node_changes.start_attaching(self.node.id, held.id, self.changer.ttl_s)
         store.effects.forget("claim", held.id)
         self._begin("ATTACHING")
-        found = self._change(wanted, ())
-        missing = _missing(found, wanted)
-        if found.blocks is not None and not missing:
-            self._finish(record)
-            return
+        changed = self._change(wanted, ())
+        missing = _missing(changed, wanted)
+        found: Change | AmountChange = changed
+        if found.is_known and not missing:
+            found = made = self._attach_amounts(share.grants)
+            if made.amounts is not None and len(made.amounts) == len(share.grants):
+                pairs = zip(made.amounts, share.grants, strict=True)
+                new = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
+                self._finish(record, new)
+                return new
+            self._refuse_unsure(made, "ATTACHING", made.reason)
+            self._refuse_left(made, _uris(made.amounts), "ATTACHING", made.reason)
         why = found.reason
         self._refuse_unsure(found, "ATTACHING", why)
         if gained := [uri for uri in wanted if uri not in missing]:
@@ -317,21 +336,34 @@ class _Step:
         self._cancel(why)
         raise self._failure(why, found.conflicts)
 
-    def detach(self, blocks: Sequence[str], record: ChangeRecord, undo: Sequence[str]) -> None:
-        """Detach blocks; if the pod manager refuses, detach those attached before (``undo``)."""
+    def detach(
+        self, chosen: ChosenParts, record: ChangeRecord, made: Sequence[nouns.Grant]
+    ) -> None:
+        """Detach blocks and amounts; if the pod manager refuses, undo what was attached before.
+
+        ``made`` are the memory chunks and volumes that were attached before.
+        """
+        blocks, undo = chosen.detach, (*chosen.attach, *_uris(made))
         try:
-            self._start_detaching(blocks)
+            self._start_detaching(blocks, chosen.amounts)
         except errors.SchedulerError as error:
             if not undo:
                 raise
             stays = f"{self.node.podm}: node {self.node.id} keeps {', '.join(undo)}"
             text = f"{stays}: attached, but nothing was detached: {error}"
             raise errors.Unverified(text) from error
-        found = self._change((), blocks)
-        present = _present(found, blocks)
-        if found.blocks is not None and not present:
-            self._finish(record)
-            return
+        changed = self._change((), blocks)
+        present = _present(changed, blocks)
+        found: Change | AmountChange = changed
+        if found.is_known and not present:
+            found = left = self._detach_amounts(chosen.amounts)
+            if left.amounts == ():
+                self._finish(record)
+                return
+            if left.amounts is not None and (gone := len(chosen.amounts) - len(left.amounts)):
+                why = f"{gone} of {format_count(len(chosen.amounts), 'amount')} deleted"
+                text = f"{self._stays('DETACHING')}: {why}: {left.reason} ({RECONCILE_HINT})"
+                raise errors.Unverified(text)
         why = found.reason
         self._refuse_unsure(found, "DETACHING", why)
         if lost := [uri for uri in blocks if uri not in present]:
@@ -339,15 +371,17 @@ class _Step:
             self._refuse_left(undone, _missing(undone, lost), "DETACHING", why)
         self._cancel(why)
         if undo:
-            self._start_detaching(undo)
-            undone = self._change((), undo)
-            self._refuse_left(undone, _present(undone, undo), "DETACHING", why)
+            self._start_detaching(chosen.attach, made)
+            undone = self._change((), chosen.attach)
+            self._refuse_left(undone, _present(undone, chosen.attach), "DETACHING", why)
+            rest = self._detach_amounts(made)
+            self._refuse_left(rest, _uris(rest.amounts), "DETACHING", why)
             self._finish(ChangeRecord())
         raise self._failure(why, found.conflicts)
 
-    def _start_detaching(self, blocks: Sequence[str]) -> None:
-        ttl_s = self.changer.ttl_s
-        self.changer.store.node_changes.start_detaching(self.node.id, blocks, ttl_s)
+    def _start_detaching(self, blocks: Sequence[str], amounts: Sequence[nouns.Grant]) -> None:
+        changes, ttl_s = self.changer.store.node_changes, self.changer.ttl_s
+        changes.start_detaching(self.node.id, blocks, ttl_s, amounts)
         self._begin("DETACHING")
 
     def _begin(self, state: nouns.State) -> None:
@@ -357,6 +391,8 @@ class _Step:
 
     def _change(self, attach: Sequence[str], detach: Sequence[str]) -> Change:
         """Change the node once; after an error, its blocks are unknown."""
+        if not (attach or detach):
+            return Change(self.node.blocks)
         try:
             self.power.off()
         except errors.PodmError as error:
@@ -372,16 +408,47 @@ class _Step:
         self.changer.checkpoint("attached" if attach else "detached")
         return found
 
+    def _attach_amounts(self, grants: Sequence[nouns.Grant]) -> AmountChange:
+        """Attach amounts, or none; after an error, the amounts are unknown."""
+        if not grants:
+            return AmountChange(())
+        known = self.changer.store.nodes.show(self.node.id).amounts
+        return self._change_amounts("attach", tuple(grants), known)
+
+    def _detach_amounts(self, amounts: Sequence[nouns.Grant]) -> AmountChange:
+        if not amounts:
+            return AmountChange(())
+        grants = self.changer.store.nodes.show(self.node.id).grants_of(amounts)
+        return self._change_amounts("detach", grants, tuple(amounts))
+
+    def _change_amounts(
+        self, verb: str, grants: tuple[nouns.Grant, ...], amounts: tuple[nouns.Grant, ...]
+    ) -> AmountChange:
+        attaches = verb == "attach"
+        before = () if attaches else amounts
+        wanted = replace(nouns.request_from_node(self.node), grants=grants, amounts=amounts)
+        change = self.changes.attach_amounts if attaches else self.changes.detach_amounts
+        try:
+            self.power.off()
+            self.watch(f"{verb}ing {_tails(_uris(grants if attaches else amounts))}")
+            found = change(wanted, self.node.uri, self.watch)
+        except errors.PodmError as error:  # before a write
+            found = AmountChange(before, str(error))
+        except Exception as error:
+            found = AmountChange(None, f"{errors.describe_error(error)} (please report this)")
+        self.changer.checkpoint(f"{verb}ed amounts")
+        return found
+
     def _present(self) -> tuple[str, ...] | None:
         with contextlib.suppress(errors.PodmError):
             found = self.power.composer.node_blocks(self.node.uri)
             return None if found is None else tuple(found)
         return None
 
-    def _finish(self, record: ChangeRecord) -> None:
+    def _finish(self, record: ChangeRecord, made: Sequence[nouns.Grant] = ()) -> None:
         store, node = self.changer.store, self.node
         try:
-            store.node_changes.finish(node.id, record)
+            store.node_changes.finish(node.id, record, made)
         except errors.SchedulerError as error:
             text = f"{node.podm}: {node.uri} is changed, but the result could not be stored"
             raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT})") from error
@@ -404,18 +471,18 @@ class _Step:
             return errors.ClaimLost(text, self.node.podm)
         return errors.ComposeFailed(text, self.node.podm)
 
-    def _refuse_unsure(self, found: Change, state: nouns.State, why: str) -> None:
-        """Raise Unverified unless the blocks of the node are known, and a refusal is certain."""
-        if found.blocks is None or found.works:
+    def _refuse_unsure(self, found: Change | AmountChange, state: nouns.State, why: str) -> None:
+        """Raise Unverified unless the parts of the node are known, and a refusal is certain."""
+        if found.works or not found.is_known:
             raise errors.Unverified(f"{self._stays(state)}: {why} ({RECONCILE_HINT})")
 
     def _refuse_left(
-        self, undone: Change, left: Sequence[str], state: nouns.State, why: str
+        self, undone: Change | AmountChange, left: Sequence[str], state: nouns.State, why: str
     ) -> None:
         """Raise Unverified if a part of a change could not be undone."""
-        if undone.blocks is None or left:
+        if left or not undone.is_known:
             what = f"{', '.join(left) or 'a part of it'} could not be undone"
-            reason = f"{what}: {undone.reason}" if undone.reason else what
+            reason = f"{what}: {undone.reason}" if undone.reason not in ("", why) else what
             raise errors.Unverified(f"{self._stays(state)}: {why}; {reason} ({RECONCILE_HINT})")
 
     def _stays(self, state: nouns.State) -> str:
@@ -432,12 +499,30 @@ def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequenc
     return f"{state}, and {_tails(fixed)} {verb} not declared removable" if fixed else ""
 
 
+def _server_refusal(
+    composer: GuardedComposer, node: nouns.ComposedNode, chosen: ChosenParts
+) -> str | None:
+    """Return the reason why the pod manager would refuse a change, as far as readings show."""
+    request = nouns.request_from_node(node)
+    composer.may_change(request, node.uri)
+    found = None
+    if chosen.attach or chosen.detach:
+        found = composer.change_refusal(node.uri, chosen.attach, chosen.detach)
+    if found is None and chosen.grants:
+        found = composer.amounts_refusal(replace(request, grants=chosen.grants), node.uri)
+    return found
+
+
 def _tolerations(node: nouns.ComposedNode, change: NodeChange) -> tuple[Toleration, ...]:
     return change.tolerations + (node.request.tolerations if node.request is not None else ())
 
 
 def _tails(uris: Sequence[str]) -> str:
     return ", ".join(uri.rpartition("/")[2] for uri in uris)
+
+
+def _uris(amounts: Sequence[nouns.Grant] | None) -> tuple[str, ...]:
+    return tuple(one.uri for one in amounts or ())
 
 
 def _missing(found: Change, blocks: Sequence[str]) -> list[str]:

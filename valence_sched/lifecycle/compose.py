@@ -101,13 +101,13 @@ class NodeComposer:
         """Decompose a node and end its claim.
 
         Raises:
-            ClaimState: blocks of the node are being attached or detached.
+            ClaimState: parts of the node are being attached or detached.
             PodmError: the pod manager cannot be reached; decomposing did not begin.
             HardwareInUse, BaremetalUnavailable: the node must not be changed; decomposing did not
                 begin.
             Unverified: parts of the node remain, or the result could not be read or stored.
         """
-        if node.changing:
+        if node.state != "COMPOSED":
             text = f"node {node.id} is being changed: wait for it"
             raise errors.ClaimState(f"{text}, or run podm claim reap after the change expires")
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from valence_sched.drivers.composer import Composer
+from valence_sched.drivers.composer import AmountChange, Composer
 from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
@@ -55,6 +55,9 @@ class GuardedComposer:
     def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
         return self._composer.change_refusal(node, attach, detach)
 
+    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        return self._composer.amounts_refusal(request, node)
+
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         return self._composer.read_node(request, node)
 
@@ -63,6 +66,11 @@ class GuardedComposer:
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         return self._composer.node_blocks(node)
+
+    def read_amounts(
+        self, request: CompositionRequest, node: str, *, new: bool = False
+    ) -> AmountChange:
+        return self._composer.read_amounts(request, node, new=new)
 
     def is_hot_removable(self, block: str) -> bool:
         return self._composer.is_hot_removable(block)

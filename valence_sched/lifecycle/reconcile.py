@@ -5,17 +5,20 @@ If a process died while it composed, the pod manager may have the whole node, pa
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from valence_sched import errors
+from valence_sched.drivers.composer import AmountChange, Composer
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
-from valence_sched.model.quantity import format_count
+from valence_sched.model.node_change import format_parts
 from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 
@@ -45,7 +48,7 @@ class Reconciler:
             yield _claim_action(claim, done)
         nodes = self.store.nodes.list()
         left_off = self.store.node_changes.left_off(nodes)
-        for node in (one for one in nodes if one.id in left_off and not one.changing):
+        for node in (one for one in nodes if one.id in left_off and one.state == "COMPOSED"):
             yield _node_action(node.id, node.podm, self._start(node))
         yield from self._reconcile_nodes()
 
@@ -86,45 +89,55 @@ class Reconciler:
         return f"freed its holds: {note}", 0
 
     def _end_change(self, claim: nouns.Claim) -> Done:
-        """End the change of a node by its present blocks; a partial change is undone or completed.
+        """End the change of a node by its present parts; a partial change is undone or completed.
 
-        Blocks that were attached in part are detached again; a detachment is completed.
+        Parts that were attached incompletely are detached again; a detachment is completed.
         """
         nodes = self.store.nodes.list(claim=claim.id)
         if not nodes:
             return _done("unchanged: its node has no record")
         (node,) = nodes
         subject, attaches = f"node {node.id}", claim.state == "ATTACHING"
+        total = len(node.changing) + len(node.changing_amounts)
         try:
             with self._composer(node.podm, subject) as composer:
                 blocks = composer.node_blocks(node.uri)
                 if blocks is None:
                     return _done(f"unchanged: {node.uri} no longer exists")
                 there = [uri for uri in node.changing if uri in blocks]
-                is_partial = 0 < len(there) < len(node.changing)
+                found = _read_amounts(composer, node, attaches)
+                amounts = found.amounts or ()
+                present = len(there) + len(amounts)
+                is_partial = 0 < present < total or bool(amounts and found.reason)
                 was_off = node.off_until is not None
                 if (is_partial or was_off) and not self.dry_run:
                     changes = composer.may_change(nouns.request_from_node(node), node.uri)
-                    if is_partial:
-                        left = changes.change(node.uri, (), there, lambda _state: None)
-                        there = [uri for uri in there if uri in (left.blocks or there)]
-                        if there:
-                            what = f"{', '.join(there)} could not be detached"
-                            return _done(f"unchanged: {what}: {left.reason}")
+                    grants = node.changing_amounts if attaches else node.grants
+                    of = replace(node, grants=grants)
+                    if is_partial and (why := _detach(changes, of, there, amounts)):
+                        return _done(f"unchanged: {why}")
+                    present = 0 if is_partial else present
                     if was_off:
                         changes.set_power(node.uri, True, lambda _state: None)
                         self.store.node_changes.started(node.id)
         except errors.SchedulerError as error:
             return _left(node.podm, error)
-        is_done = bool(there) == attaches and not (is_partial and self.dry_run)
-        what = f"{format_count(len(node.changing), 'block')} of node {node.id}"
+        is_done = bool(present) == attaches and not (is_partial and self.dry_run)
         done = "attached" if attaches else "detached"
-        text = f"{done} {what}" if is_done else f"node {node.id} is unchanged: no block was {done}"
+        text = f"no {'block' if node.changing else 'amount'} was {done}"
+        text = f"node {node.id} is unchanged: {text}"
+        if is_done:
+            what = format_parts(len(node.changing), len(node.changing_amounts))
+            text = f"{done} {what} of node {node.id}"
+        elif found.conflicts:
+            text = f"{text}, but check {found.reason}"
         if not self.dry_run:
             if is_done:
-                self.store.node_changes.finish(node.id, ChangeRecord())
+                made = amounts if attaches else ()
+                self.store.node_changes.finish(node.id, ChangeRecord(), made)
             else:
-                self.store.node_changes.cancel(node.id, "the change was interrupted")
+                why = f"the change was interrupted; {found.reason if found.conflicts else ''}"
+                self.store.node_changes.cancel(node.id, errors.one_line(why.rstrip("; "), 200))
         return _done(text + (", and started it again" if was_off else ""))
 
     def _start(self, node: nouns.ComposedNode) -> Done:
@@ -263,6 +276,39 @@ class Reconciler:
         if result.state != "absent":
             done = f"unchanged: {result.reason}"
         return _node_action(node.uri, podm, _done(done))
+
+
+def _read_amounts(
+    composer: GuardedComposer, node: nouns.ComposedNode, attaches: bool
+) -> AmountChange:
+    """Return the changing amounts of a node that exist."""
+    if not (changing := node.changing_amounts):
+        return AmountChange(())
+    grants, amounts = changing, node.amounts
+    if not attaches:
+        grants, amounts = node.grants_of(changing), changing
+    wanted = replace(nouns.request_from_node(node), grants=grants, amounts=amounts)
+    return composer.read_amounts(wanted, node.uri, new=attaches)
+
+
+def _detach(
+    changes: Composer,
+    node: nouns.ComposedNode,
+    blocks: Sequence[str],
+    amounts: tuple[nouns.Grant, ...],
+) -> str:
+    """Detach parts of a node; return why some are left, empty if none is."""
+    reason, left = "", [*blocks]
+    if blocks:
+        found = changes.change(node.uri, (), blocks, lambda _state: None)
+        reason, left = found.reason, [it for it in blocks if it in (found.blocks or blocks)]
+    if amounts and not left:
+        grants = node.grants_of(amounts)
+        wanted = replace(nouns.request_from_node(node), grants=grants, amounts=amounts)
+        rest = changes.detach_amounts(wanted, node.uri, lambda _state: None)
+        remaining = amounts if rest.amounts is None else rest.amounts
+        reason, left = rest.reason, [one.uri for one in remaining]
+    return f"{', '.join(left)} could not be detached: {reason}" if left else ""
 
 
 def _done(text: str) -> Done:

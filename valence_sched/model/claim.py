@@ -293,9 +293,10 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
 
     ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
     stocks. ``created_at`` is seconds since 1970 by the clock of the database. ``changing`` are the
-    blocks that are being attached or detached. A node that was shut down for a change is started
-    again before ``off_until``, else by a reconciler. ``changes`` has the content of each finished
-    change by its idempotency key.
+    blocks that are being attached or detached, ``changing_amounts`` the grants that are being
+    attached, or the amounts that are being detached. A node that was shut down for a change is
+    started again before ``off_until``, else by a reconciler. ``changes`` has the content of each
+    finished change by its idempotency key.
     """
 
     id: Name
@@ -313,15 +314,38 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
     changing: tuple[str, ...] = ()
+    changing_amounts: tuple[Grant, ...] = ()
     off_until: float | None = None
     changes: dict[str, str] = {}
 
     @property
     def state(self) -> State:
-        """Return COMPOSED, or ATTACHING or DETACHING while its blocks are being changed."""
-        if not self.changing:
+        """Return COMPOSED, or ATTACHING or DETACHING while the node is being changed."""
+        changing = (*self.changing, *(one.uri for one in self.changing_amounts))
+        if not changing:
             return "COMPOSED"
-        return "DETACHING" if self.changing[0] in self.blocks else "ATTACHING"
+        return "DETACHING" if changing[0] in self.parts else "ATTACHING"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The URIs of the blocks and of the memory chunks and volumes."""
+        return (*self.blocks, *(one.uri for one in self.amounts))
+
+    def grants_of(self, amounts: Iterable[Grant]) -> tuple[Grant, ...]:
+        """Return the grant of each amount: of the stock that its URI is below, and of its size."""
+        left, found = list(self.grants), []
+        for one in amounts:
+
+            def distance(grant: Grant, of: Grant = one) -> tuple[bool, float]:
+                return not of.uri.startswith(f"{grant.uri}/"), abs(grant.amount - of.amount)
+
+            made = [it for it in left if not it.uri.startswith(inventory.DECLARED_SCHEME)]
+            if made:
+                found.append(min(made, key=distance))
+                left.remove(found[-1])
+            else:  # of an unknown stock
+                found.append(one)
+        return tuple(found)
 
     @property
     def is_placed(self) -> bool:

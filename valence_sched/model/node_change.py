@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of living nodes: devices that are attached and detached."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from valence_sched.model import codec
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import Devices, Name, to_json
 from valence_sched.model.need import Toleration
+from valence_sched.model.quantity import format_count
 
 #: Whether a change is only planned; with ``server``, its pod manager is read to check it.
 DryRun = bool | Literal["server"]
@@ -24,23 +25,26 @@ VERSION = "1.0"
 class NodeChange(Noun, frozen=True, kw_only=True):
     """A change of a node, in one of three forms.
 
-    ``attach`` and ``detach`` describe devices, which are chosen; ``attach_blocks`` and
-    ``detach_blocks`` name blocks by their URI or its last part. ``flavor`` is the flavor that the
-    node becomes, by the smallest change. With ``idle``, the blocks that the request of the node
-    does not need are detached.
+    ``attach`` and ``detach`` describe devices and amounts of stocks, which are chosen;
+    ``attach_blocks`` and ``detach_blocks`` name blocks, ``detach_amounts`` memory chunks and
+    volumes, by their URI or its last part. ``attach_amounts`` are grants of stocks. ``flavor`` is
+    the flavor that the node becomes, by the smallest change. With ``idle``, the blocks and amounts
+    that the request of the node does not need are detached.
 
     Blocks are detached from a running node only if its pod manager declares them removable, with
     ``force``, or with ``power_cycle``: the node is shut down, changed, and started again if it was
     on. ``policy`` chooses the devices, by default the policy of the flavor. Taints of attached
     blocks are tolerated by ``tolerations``, the flavor, or the request of the node. ``before`` has
-    the blocks of the node that the change was planned for. A planned change may have a flavor and
-    the exact blocks.
+    the blocks and amounts of the node that the change was planned for. A planned change may have a
+    flavor and the exact blocks and amounts.
     """
 
     attach: Properties | None = None
     attach_blocks: tuple[Name, ...] = ()
+    attach_amounts: tuple[Grant, ...] = ()
     detach: Properties | None = None
     detach_blocks: tuple[Name, ...] = ()
+    detach_amounts: tuple[Name, ...] = ()
     flavor: Name | None = None
     idle: bool = False
     policy: Name | None = None
@@ -50,11 +54,16 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     before: tuple[Name, ...] = ()
 
     def __post_init__(self) -> None:
-        by_blocks = bool(self.attach_blocks or self.detach_blocks)
         by_devices = self.attach is not None or self.detach is not None
-        becomes = self.flavor is not None and not (by_blocks and self.before)
-        if (by_blocks or by_devices) + becomes + self.idle != 1:
+        becomes = self.flavor is not None and not (self.names_parts and self.before)
+        if (self.names_parts or by_devices) + becomes + self.idle != 1:
             raise ValueError("Expected devices or blocks, else a flavor, else idle")
+
+    @property
+    def names_parts(self) -> bool:
+        """Whether the change names blocks or amounts."""
+        blocks = self.attach_blocks or self.detach_blocks
+        return bool(blocks or self.attach_amounts or self.detach_amounts)
 
 
 class BlockChange(Struct, frozen=True):
@@ -68,14 +77,18 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     """A planned or finished change, and the node after it.
 
     Nothing was written unless ``done``. ``decision`` has the reasons if no free devices fit. A
-    change that is not needed attaches and detaches nothing. ``hazard`` is the reason why the blocks
-    must not be detached from the node as it runs. ``refusal`` is the reason why the pod manager
-    would refuse the change, empty without a reason, None if it was not checked.
+    change that is not needed attaches and detaches nothing. ``attached_amounts`` are memory chunks
+    and volumes, or before the change the grants of stocks; ``detached_amounts`` are memory chunks
+    and volumes. ``hazard`` is the reason why the blocks and amounts must not be detached from the
+    node as it runs. ``refusal`` is the reason why the pod manager would refuse the change, empty
+    without a reason, None if it was not checked.
     """
 
     node: ComposedNode
     attached: tuple[BlockChange, ...] = ()
     detached: tuple[BlockChange, ...] = ()
+    attached_amounts: tuple[Grant, ...] = ()
+    detached_amounts: tuple[Grant, ...] = ()
     decision: DecisionResult | None = None
     done: bool = False
     power_cycled: bool = False
@@ -86,27 +99,41 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     def fits(self) -> bool:
         return self.decision is None or bool(self.decision.report.placements)
 
+    @property
+    def changes(self) -> bool:
+        """Whether the change attaches or detaches a block or an amount."""
+        amounts = self.attached_amounts or self.detached_amounts
+        return bool(self.attached or self.detached or amounts)
+
 
 def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
-    """Return a planned change with its exact blocks, to be applied later."""
+    """Return a planned change with its exact blocks and amounts, to be applied later."""
     return NodeChange(
         attach_blocks=uris(result.attached),
         detach_blocks=uris(result.detached),
+        attach_amounts=result.attached_amounts,
+        detach_amounts=uris(result.detached_amounts),
         flavor=change.flavor,
         policy=change.policy,
         tolerations=change.tolerations,
         force=change.force,
         power_cycle=change.power_cycle,
-        before=result.node.blocks,
+        before=result.node.parts,
     )
 
 
-def uris(changes: Sequence[BlockChange]) -> tuple[str, ...]:
+def uris(changes: Iterable[BlockChange | Grant]) -> tuple[str, ...]:
     return tuple(one.uri for one in changes)
 
 
+def format_parts(blocks: int, amounts: int) -> str:
+    """Return numbers of changed parts: ``2 blocks and 1 amount``, ``1 block``."""
+    counts = ((blocks, "block"), (amounts, "amount"))
+    return " and ".join(format_count(number, noun) for number, noun in counts if number)
+
+
 class NodeChangePlan(Noun, frozen=True, kw_only=True):
-    """A change of a node on a pod manager with its exact blocks, to be applied later.
+    """A change of a node on a pod manager with its exact blocks and amounts, to be applied later.
 
     ``digest`` covers all other fields.
     """
@@ -120,7 +147,7 @@ class NodeChangePlan(Noun, frozen=True, kw_only=True):
 
 
 def plan_change(change: NodeChange, result: NodeChangeResult) -> NodeChangePlan:
-    """Return the plan of a change that attaches or detaches at least one block."""
+    """Return the plan of a change that attaches or detaches at least one block or amount."""
     exact, node = exact_change(change, result), result.node
     plan = NodeChangePlan(
         schema=SCHEMA, version=VERSION, node=node.id, podm=node.podm, change=exact

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, suggest
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import ClaimPart
+from valence_sched.model.claim import ClaimPart, Grant
 from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, NodeRequest, split_words
 from valence_sched.model.quantity import format_count
@@ -101,6 +101,15 @@ def block_charges(devices: Devices) -> Mapping[str, int]:
     charges["drives"] += sum(drive.count or 0 for drive in devices.drives)
     charges["nics"] += sum(nic.count or 0 for nic in devices.nics)
     return +charges
+
+
+def grant_charges(grants: Iterable[Grant]) -> dict[str, float]:
+    """Return the charges of amounts by resource."""
+    charges: dict[str, float] = {}
+    for one in grants:
+        name = f"stock:{one.resource}"
+        charges[name] = charges.get(name, 0.0) + one.amount
+    return charges
 
 
 def node_charges(request: NodeRequest) -> dict[str, float]:

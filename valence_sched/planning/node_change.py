@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the blocks that a living node gets and gives away, on the reach of its host."""
+"""Chooses the blocks and amounts that a living node gets and gives away, on its host's reach."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, RequestError, UnknownName
-from valence_sched.model.claim import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import (
     FREE_STATUS,
@@ -17,10 +17,12 @@ from valence_sched.model.inventory import (
     Limit,
     Pool,
     Status,
+    Stock,
 )
 from valence_sched.model.need import TAINTED, Alternative, Toleration, taint_key
 from valence_sched.model.node_change import BlockChange
 from valence_sched.model.request import Request
+from valence_sched.planning.node_amounts import NodeAmounts, chosen_needs, grants_in
 
 #: Decides on a request for one pod manager.
 Decide = Callable[[FullPodm, Request], DecisionResult]
@@ -28,16 +30,31 @@ MOST_NAMED = 3  # largest number of blocks in one line
 _FIXED_TYPES = frozenset(("Compute", "ComputerSystem"))
 
 
-class ChosenBlocks(NamedTuple):
-    """The blocks to attach and to detach; ``decision`` has the reasons if nothing fits."""
+class ChosenParts(NamedTuple):
+    """The blocks to attach and to detach; ``decision`` has the reasons if nothing fits.
+
+    ``grants`` are the amounts of stocks to attach, ``amounts`` the memory chunks and volumes to
+    detach.
+    """
 
     attach: tuple[str, ...] = ()
     detach: tuple[str, ...] = ()
     decision: DecisionResult | None = None
+    grants: tuple[Grant, ...] = ()
+    amounts: tuple[Grant, ...] = ()
 
     @property
     def fits(self) -> bool:
         return self.decision is None or bool(self.decision.report.placements)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs of the blocks and amounts to detach."""
+        return (*self.detach, *(one.uri for one in self.amounts))
+
+    @property
+    def are_needed(self) -> bool:
+        return bool(self.attach or self.grants or self.uris)
 
 
 class ChangePlanner:
@@ -45,7 +62,7 @@ class ChangePlanner:
 
     The reach of a node is the pools that have all blocks which are part of its host, or, without a
     host, all its blocks, and the fabrics of its host. What is part of a host is neither attached
-    nor detached.
+    nor detached. ``amounts`` are the memory chunks and volumes of the node.
     """
 
     def __init__(self, podm: FullPodm, node: ComposedNode, decide: Decide) -> None:
@@ -59,6 +76,7 @@ class ChangePlanner:
         self._reach = frozenset(pools)
         places = [block.places or {} for block in rooted if block.uri in self._fixed]
         self._fabrics = {place["fabric"] for place in places if "fabric" in place}
+        self.amounts = NodeAmounts(node, podm.stocks)
 
     def changes(self, uris: Iterable[str]) -> tuple[BlockChange, ...]:
         """Return blocks with their devices."""
@@ -68,39 +86,49 @@ class ChangePlanner:
             for uri, block in found
         )
 
-    def attach(self, request: Request) -> ChosenBlocks:
-        """Choose free blocks with these devices for the node."""
-        request = _checked(request)
+    def attach(self, request: Request) -> ChosenParts:
+        """Choose free blocks with these devices, and stocks with these amounts, for the node."""
+        request = _for_one(self.amounts.missing(request, own=False))
         decision = self._decide(self._with(self._free()), request)
-        if not (chosen := _blocks_of(decision)):
-            return ChosenBlocks(decision=self._with_distant(decision, request, ()))
-        return ChosenBlocks(attach=chosen, decision=decision)
+        if not decision.report.placements:
+            return ChosenParts(decision=self._with_distant(decision, request, ()))
+        return ChosenParts(_blocks_of(decision), decision=decision, grants=grants_in(decision))
 
-    def detach(self, request: Request) -> tuple[str, ...]:
-        """Choose blocks of the node with these devices; RequestError if it has none."""
-        decision = self._decide(self._alone(self._movable), _checked(request))
-        if not (chosen := _blocks_of(decision)):
-            where = "expected them among the blocks that can be detached"
-            raise RequestError(f"node {self._node.id} lacks these devices: {where}")
-        return chosen
+    def detach(self, request: Request) -> ChosenParts:
+        """Choose blocks and amounts of the node; RequestError if it has too few."""
+        request = _for_one(self.amounts.missing(request, own=False))
+        devices = tuple(need for need in request.needs if need.kind != "stock")
+        amounts = self.amounts.leaving(need for need in request.needs if need.kind == "stock")
+        chosen: tuple[str, ...] = ()
+        if devices:
+            decision = self._decide(self._alone(self._movable), replace(request, needs=devices))
+            if not (chosen := _blocks_of(decision)):
+                where = "expected them among the blocks that can be detached"
+                raise RequestError(f"node {self._node.id} lacks these devices: {where}")
+        return ChosenParts(detach=chosen, amounts=amounts)
 
-    def without_idle(self) -> tuple[str, ...]:
-        """Choose the blocks that the request of the node does not need."""
+    def without_idle(self) -> ChosenParts:
+        """Choose the blocks and amounts that the request of the node does not need."""
         if (wanted := self._node.request) is None:
             raise RequestError(f"node {self._node.id} has no request: name a block or devices")
         request = Request(**{name: getattr(wanted, name) for name in wanted.__struct_fields__})
-        return self.become(_without_places(request), free=False).detach
+        found = self.become(_without_places(request), free=False)
+        return ChosenParts(detach=found.detach, amounts=found.amounts)
 
-    def become(self, request: Request, *, free: bool = True) -> ChosenBlocks:
+    def become(self, request: Request, *, free: bool = True) -> ChosenParts:
         """Choose the smallest change after which the node fulfils a request.
 
         If its own blocks suffice, the others are detached; else blocks are attached, each of which
-        is needed. Only with ``free``, free blocks are attached.
+        is needed. So are amounts: the node keeps its own, and gets what is missing. Only with
+        ``free``, free blocks and amounts are attached.
         """
-        request = _checked(request, self._node)
+        every = _for_one(request)
+        request = _for_one(self.amounts.missing(request))
+        if not free:
+            request = _without_amounts(request)
         own = [*(self._blocks[uri] for uri in sorted(self._fixed)), *self._movable]
         added: list[FullBlock] = []
-        decision = self._decide(self._alone(own), request)
+        decision = self._decide(self._alone(own, self._stocks()), request)
         if free and not _blocks_of(decision):
             decision = self._decide(self._with([*own, *self._free()]), request)
             known = set(self._node.blocks)
@@ -113,10 +141,12 @@ class ChangePlanner:
         chosen = set(_blocks_of(decision))
         if not chosen:
             distant = self._with_distant(decision, request, own) if free else decision
-            return ChosenBlocks(decision=distant)
+            return ChosenParts(decision=distant)
         attach = tuple(block.uri for block in added if block.uri in chosen)
         detach = tuple(block.uri for block in self._movable if block.uri not in chosen)
-        return ChosenBlocks(attach, detach, decision)
+        grants = grants_in(decision)
+        idle = self.amounts.idle(chosen_needs(every, decision), grants)
+        return ChosenParts(attach, detach, decision, grants, idle)
 
     def free_named(
         self, names: Sequence[str], tolerations: Sequence[Toleration] = ()
@@ -127,6 +157,23 @@ class ChangePlanner:
         taint is not tolerated, ClaimLost for a block in use.
         """
         return tuple(dict.fromkeys(self._free_named(name, tolerations) for name in names))
+
+    def amounts_named(self, names: Sequence[str]) -> tuple[Grant, ...]:
+        """Return amounts of the node by URI or its last part; UnknownName for another name."""
+        known = {one.uri: one for one in self.amounts.own}
+        what = f"memory chunk or volume of node {self._node.id}"
+        return tuple(dict.fromkeys(known[_find(name, known, what)] for name in names))
+
+    def grants_named(self, grants: Iterable[Grant]) -> tuple[Grant, ...]:
+        """Return grants as their stocks name them; RequestError for a stock beyond the reach."""
+        near = {stock.uri: stock for stock in self._stocks()}
+        found = []
+        for one in grants:
+            if (stock := near.get(one.uri)) is None:
+                where = f"node {self._node.id} reaches {self._where}"
+                raise RequestError(f"{where}, but no stock {one.uri} there")
+            found.append(replace(one, resource=stock.resource, unit=stock.unit))
+        return tuple(found)
 
     def own_named(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return blocks of the node by name; UnknownName or RequestError for another block."""
@@ -161,14 +208,18 @@ class ChangePlanner:
     def _with_distant(
         self, decision: DecisionResult, request: Request, own: Sequence[FullBlock]
     ) -> DecisionResult:
-        """Return a decision with a warning if blocks beyond the reach would fit."""
+        """Return a decision with a warning if blocks and stocks beyond the reach would fit."""
         blocks = [*own, *self._free(everywhere=True)]
-        anywhere = replace(self._alone(own), blocks=tuple(replace(it, pools=()) for it in blocks))
-        found = (self._blocks[uri] for uri in _blocks_of(self._decide(anywhere, request)))
-        distant = [block for block in found if block not in own and not self._reaches(block)]
+        alone = self._alone(own, self.amounts.stocks)
+        anywhere = replace(alone, blocks=tuple(replace(it, pools=()) for it in blocks))
+        chosen = self._decide(anywhere, request)
+        found = (self._blocks[uri] for uri in _blocks_of(chosen))
+        distant = [it.uri for it in found if it not in own and not self._reaches(it)]
+        near = {stock.uri for stock in self._stocks()}
+        distant += [it.uri for it in grants_in(chosen) if it.uri not in near]
         if not distant:
             return decision
-        names = ", ".join(sorted(block.uri for block in distant)[:MOST_NAMED])
+        names = ", ".join(sorted(distant)[:MOST_NAMED])
         text = f"{names} would fit, but the node reaches {self._where} only"
         warnings = (*decision.report.warnings, f"{self._podm.id}: {text}")
         return replace(decision, report=replace(decision.report, warnings=warnings))
@@ -193,6 +244,16 @@ class ChangePlanner:
             if block.uri not in own and near and not is_other_host:
                 yield block
 
+    def _stocks(self) -> tuple[Stock, ...]:
+        """Return the stocks of the reach, each in the pools of the reach that it is in."""
+        every = self.amounts.stocks
+        if not self._podm.pools:
+            return tuple(every)
+        near = (tuple(it for it in stock.pools if it in self._reach) for stock in every)
+        return tuple(
+            replace(stock, pools=pools) for stock, pools in zip(every, near, strict=True) if pools
+        )
+
     def _with(self, blocks: Iterable[FullBlock]) -> FullPodm:
         """Return the pod manager with only these blocks; those of the node are free."""
         own, pools = set(self._node.blocks), tuple(sorted(self._reach))
@@ -205,7 +266,7 @@ class ChangePlanner:
         limited = {block.uri for block in found if block.uri in own}
         here = [pool for pool in self._podm.pools if pool.id in self._reach]
         rest = tuple(replace(pool, limits=self._limits(pool, limited)) for pool in here)
-        return replace(self._podm, blocks=found, pools=rest, stocks=(), nodes=())
+        return replace(self._podm, blocks=found, pools=rest, stocks=self._stocks(), nodes=())
 
     def _limits(self, pool: Pool, counted: Collection[str]) -> dict[str, Limit]:
         """Return how many more blocks of each type the node may have besides the ``counted``."""
@@ -217,10 +278,11 @@ class ChangePlanner:
             if limit.max is not None
         }
 
-    def _alone(self, blocks: Iterable[FullBlock]) -> FullPodm:
+    def _alone(self, blocks: Iterable[FullBlock], stocks: Iterable[Stock] = ()) -> FullPodm:
         """Return the pod manager with only these blocks of the node, free and in one pool."""
         found = tuple(replace(it, status=_freed(it.status), pools=()) for it in blocks)
-        return replace(self._podm, blocks=found, pools=(), stocks=(), nodes=())
+        shared = tuple(replace(stock, pools=()) for stock in stocks)
+        return replace(self._podm, blocks=found, pools=(), stocks=shared, nodes=())
 
 
 def is_host_part(block: FullBlock) -> bool:
@@ -233,10 +295,9 @@ def is_host_part(block: FullBlock) -> bool:
 def _find(name: str, known: Collection[str], what: str) -> str:
     if name in known:
         return name
-    tails = {uri: uri.rpartition("/")[2] for uri in known}
-    named = [uri for uri, tail in tails.items() if tail == name]
+    named = [uri for uri in known if uri.endswith(f"/{name}")]
     if len(named) != 1:
-        raise UnknownName(what, name, tails.values())
+        raise UnknownName(what, name, [uri.rpartition("/")[2] for uri in known])
     return named[0]
 
 
@@ -259,29 +320,17 @@ def _without_places(request: Request) -> Request:
     return replace(request, attributes={}, **{name: getattr(empty, name) for name in names})
 
 
-def _checked(request: Request, node: ComposedNode | None = None) -> Request:
-    """Return a request for one node; RequestError if it needs an amount that cannot be attached.
-
-    Amounts that the request of the ``node`` has as well stay as they are.
-    """
-    kept = node.request.needs if node is not None and node.request is not None else ()
-    alternatives = []
-    for one in request.alternatives:
-        needs = tuple(need for need in one.needs if need.kind != "stock" or need not in kept)
-        if amounts := [need.resource for need in needs if need.kind == "stock"]:
-            text = f"{amounts[0]} is an amount of a stock: only devices can be attached"
-            raise RequestError(f"{text} to a node and detached from it")
-        alternatives.append(Alternative(needs, one.topology))
+def _without_amounts(request: Request) -> Request:
+    alternatives = (
+        Alternative(tuple(need for need in one.needs if need.kind != "stock"), one.topology)
+        for one in request.alternatives
+    )
     first, *others = alternatives
+    return replace(request, needs=first.needs, other_alternatives=tuple(others))
+
+
+def _for_one(request: Request) -> Request:
+    """Return a request for one node on any pod manager."""
     return replace(
-        request,
-        needs=first.needs,
-        topology=first.topology,
-        other_alternatives=tuple(others),
-        count=1,
-        min_count=None,
-        alternates=0,
-        podms=(),
-        exclude_podms=(),
-        group=None,
+        request, count=1, min_count=None, alternates=0, podms=(), exclude_podms=(), group=None
     )

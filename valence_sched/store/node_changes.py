@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node changes: the rows of nodes whose blocks are attached and detached.
+"""Node changes: the rows of nodes whose blocks and amounts are attached and detached.
 
 ::
 
     COMPOSED, SETTLED ── start ──> ATTACHING, DETACHING ── finish or cancel ──> COMPOSED
 
 While its node is changed, a claim holds the blocks that are attached and those that are detached.
-A detached block is free once the change is finished.
+A detached block is free once the change is finished. Attached amounts are held until the change is
+finished; the stored reading counts them from then on.
 """
 
 from collections import Counter
@@ -23,20 +24,22 @@ from valence_sched.model.claim import (
     Claim,
     ClaimPart,
     ComposedNode,
+    Grant,
     NodeAllocation,
     node_allocations,
     node_name,
 )
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import to_a_billionth, to_json
 from valence_sched.model.need import NodeRequest
-from valence_sched.model.quantity import format_count
-from valence_sched.model.quota import block_charges
+from valence_sched.model.node_change import format_parts
+from valence_sched.model.quota import block_charges, grant_charges
 from valence_sched.store import claim_rows, holds, podms, quotas, tables
 from valence_sched.store.database import Stored, transaction
 from valence_sched.store.tables import key_of, now
 
 Changing = Literal["ATTACHING", "DETACHING"]
 _claims, _blocks, _nodes = tables.claims, tables.claimed_blocks, tables.nodes
+_amounts = tables.claimed_amounts
 
 
 class ChangeRecord(NamedTuple):
@@ -65,14 +68,15 @@ class NodeChanges(Stored):
     def start_attaching(
         self, connection: sa.Connection, node_id: str, held: str, ttl_s: float
     ) -> ComposedNode:
-        """Move the blocks of a held claim to the claim of a node that is not being changed.
+        """Move the holds of a held claim to the claim of a node that is not being changed.
 
         ClaimState if one of the claims is in another state.
         """
         node, claim = _locked(connection, node_id)
         added = claim_rows.get(connection, held)
         (share,) = added.parts[0].shares
-        if claim.state == "ATTACHING" and node.changing == share.blocks:
+        started = share.blocks, share.grants
+        if claim.state == "ATTACHING" and (node.changing, node.changing_amounts) == started:
             return node  # only the answer to the commit was lost
         _begin(connection, claim, "ATTACHING", ttl_s)
         ended = {"note": f"attached to node {node_id}", "consumer_key": None, "sweep_at": None}
@@ -82,29 +86,39 @@ class NodeChanges(Stored):
         _keep_part(connection, node.podm, claim.id)
         move = sa.update(_blocks).where(_blocks.c.claim_id == held)
         connection.execute(move.values(claim_id=claim.id))
+        _move_amounts(connection, held, claim.id)
         parts = tables.claim_parts
         connection.execute(sa.delete(parts).where(parts.c.claim_id == held))
         claim_rows.delete_charges(connection, [held])
         before = _share_of(claim, node)
         charges = Counter(before.charges)
         charges.update(share.charges)
-        _rewrite(connection, claim, node, (*before.blocks, *share.blocks), charges)
-        return _written(connection, replace(node, changing=share.blocks))
+        blocks, grants = (*before.blocks, *share.blocks), (*before.grants, *share.grants)
+        _rewrite(connection, claim, node, blocks, grants, charges)
+        node = replace(node, changing=share.blocks, changing_amounts=share.grants)
+        return _written(connection, node)
 
     @transaction("recording an intent to detach", write=True)
     def start_detaching(
-        self, connection: sa.Connection, node_id: str, blocks: Sequence[str], ttl_s: float
+        self,
+        connection: sa.Connection,
+        node_id: str,
+        blocks: Sequence[str],
+        ttl_s: float,
+        amounts: Sequence[Grant] = (),
     ) -> ComposedNode:
         """Hold blocks of a node that is not being changed, so that no claim gets them too early.
 
-        ClaimLost if the node no longer has a block, ClaimState as for attaching.
+        Its ``amounts`` stay in use until they are gone. ClaimLost if the node no longer has a part,
+        ClaimState as for attaching.
         """
         node, claim = _locked(connection, node_id)
-        if claim.state == "DETACHING" and node.changing == tuple(blocks):
+        started = tuple(blocks), tuple(amounts)
+        if claim.state == "DETACHING" and (node.changing, node.changing_amounts) == started:
             return node  # only the answer to the commit was lost
         _begin(connection, claim, "DETACHING", ttl_s)
-        for uri in blocks:
-            if uri not in node.blocks:
+        for uri in (*blocks, *(one.uri for one in amounts)):
+            if uri not in node.parts:
                 raise ClaimLost(f"node {node_id}: {uri} is no longer part of it", node.podm)
         _keep_part(connection, node.podm, claim.id)
         is_own = _blocks.c.podm_key == key_of(node.podm), _blocks.c.claim_id == claim.id
@@ -115,26 +129,45 @@ class NodeChanges(Stored):
         locked = holds.lock(connection, part, any_generation=True)
         holds.hold_blocks(connection, claim.id, part, locked)
         tables.log_changes(connection, [key_of(node.podm)])
-        return _written(connection, replace(node, changing=tuple(blocks)))
+        node = replace(node, changing=started[0], changing_amounts=started[1])
+        return _written(connection, node)
 
-    def finish(self, node_id: str, record: ChangeRecord) -> ComposedNode:
-        """Record that the blocks were attached or detached; the next reading settles the claim."""
+    def finish(
+        self, node_id: str, record: ChangeRecord, made: Sequence[Grant] = ()
+    ) -> ComposedNode:
+        """Record that all was attached or detached; the next reading settles the claim.
+
+        ``made`` are the memory chunks and volumes of the attached grants.
+        """
 
         def work(connection: sa.Connection) -> ComposedNode:
             node, claim = _locked(connection, node_id)
-            moved, kept = node.changing, _without(node.blocks, node.changing)
-            words = f"{format_count(len(moved), 'block')}: {', '.join(moved)}"
+            moved, amounts = node.changing, node.changing_amounts
+            blocks, parts = _without(node.blocks, moved), format_parts(len(moved), len(amounts))
             if claim.state == "ATTACHING":
-                done, blocks = "attached", (*kept, *moved)
+                used = _take_amounts(connection, claim, node, amounts)
+                podms.note_changed(connection, node.podm, node.uri, (), used)
+                done, named = "attached", (*moved, *(one.uri for one in made))
+                blocks, every = (*blocks, *moved), (*node.amounts, *made)
+                grants = (*node.grants, *amounts)
             elif claim.state == "DETACHING":
-                done, blocks = "detached", kept
-                _free(connection, claim, node)
-                podms.note_detached(connection, node.podm, node.uri, moved)
+                granted, used = node.grants_of(amounts), dict[str, float]()
+                for one in granted:
+                    used[one.uri] = used.get(one.uri, 0.0) - one.amount
+                for uri, amount in _free(connection, claim, node, granted).items():
+                    used[uri] += amount
+                podms.note_changed(connection, node.podm, node.uri, moved, used)
+                done, named = "detached", (*moved, *(one.uri for one in amounts))
+                every = tuple(it for it in node.amounts if it.uri not in named)
+                grants = _less(node.grants, granted)
             else:
                 return node  # only the answer to the commit was lost
-            claim_rows.add_event(connection, done, claim.id, node.podm, words)
+            claim_rows.add_event(
+                connection, done, claim.id, node.podm, f"{parts}: {', '.join(named)}"
+            )
             _end(connection, claim)
-            return _written(connection, record.of(replace(node, blocks=blocks, changing=())))
+            node = replace(node, blocks=blocks, changing=(), changing_amounts=())
+            return _written(connection, record.of(replace(node, amounts=every, grants=grants)))
 
         patient = self._database.patient()
         node = patient.write(work, "recording a changed node")
@@ -149,10 +182,10 @@ class NodeChanges(Stored):
             if claim.state not in CHANGING_STATES:
                 return node  # only the answer to the commit was lost
             if claim.state == "ATTACHING":
-                _free(connection, claim, node)
+                _free(connection, claim, node, node.changing_amounts)
             claim_rows.add_event(connection, "unchanged", claim.id, node.podm, why)
             _end(connection, claim)
-            return _written(connection, replace(node, changing=()))
+            return _written(connection, replace(node, changing=(), changing_amounts=()))
 
         return self._database.patient().write(work, "ending a change")
 
@@ -233,12 +266,13 @@ def _rewrite(
     claim: Claim,
     node: ComposedNode,
     blocks: Sequence[str],
+    grants: Sequence[Grant],
     charges: Mapping[str, float],
 ) -> None:
-    """Give a node other blocks in the document of its claim, and charge the claim for them."""
+    """Give a node other parts in the document of its claim, and charge the claim for them."""
     old = _share_of(claim, node)
     charged = {name: amount for name, amount in charges.items() if amount > 0}
-    new = replace(old, blocks=tuple(blocks), charges=charged)
+    new = replace(old, blocks=tuple(blocks), grants=tuple(grants), charges=charged)
     parts = []
     for part in claim.parts:
         if old in part.shares:  # its request no longer describes the node
@@ -252,8 +286,42 @@ def _rewrite(
     quotas.charge(connection, changed)
 
 
-def _free(connection: sa.Connection, claim: Claim, node: ComposedNode) -> None:
-    """Drop the changing blocks of a node from its claim."""
+def _move_amounts(connection: sa.Connection, held: str, claim_id: str) -> None:
+    """Add the amounts of a held claim to those that another claim holds."""
+    of = _amounts.c
+    rows = connection.execute(sa.select(_amounts).where(of.claim_id == held)).mappings().all()
+    connection.execute(sa.delete(_amounts).where(of.claim_id == held))
+    for row in rows:
+        same = of.podm_key == row["podm_key"], of.stock_key == row["stock_key"]
+        more = sa.update(_amounts).where(*same, of.claim_id == claim_id)
+        if not connection.execute(more.values(amount=of.amount + row["amount"])).rowcount:
+            connection.execute(sa.insert(_amounts), {**row, "claim_id": claim_id})
+
+
+def _take_amounts(
+    connection: sa.Connection, claim: Claim, node: ComposedNode, grants: Sequence[Grant]
+) -> dict[str, float]:
+    """Drop grants from the amounts that a claim holds; return the dropped amount of each stock."""
+    of, taken = _amounts.c, dict[str, float]()
+    own = of.podm_key == key_of(node.podm), of.claim_id == claim.id
+    for one in grants:
+        row = *own, of.stock_key == key_of(one.uri)
+        held = connection.scalar(sa.select(of.amount).where(*row)) or 0.0
+        some = min(held, one.amount)
+        left = to_a_billionth(held - some)
+        taken[one.uri] = to_a_billionth(taken.get(one.uri, 0.0) + some)
+        connection.execute(
+            sa.update(_amounts).where(*row).values(amount=left)
+            if left > 0
+            else sa.delete(_amounts).where(*row)
+        )
+    return taken
+
+
+def _free(
+    connection: sa.Connection, claim: Claim, node: ComposedNode, grants: Sequence[Grant]
+) -> dict[str, float]:
+    """Drop the changing blocks of a node, and grants, from its claim; return the freed holds."""
     key, old = key_of(node.podm), _share_of(claim, node)
     held = _blocks.c.podm_key == key, _blocks.c.claim_id == claim.id
     keys = [key_of(uri) for uri in node.changing]
@@ -263,8 +331,21 @@ def _free(connection: sa.Connection, claim: Claim, node: ComposedNode) -> None:
     for block in podm.blocks if podm else ():
         if block.uri in node.changing and block.devices:
             charges.subtract(block_charges(block.devices))
-    _rewrite(connection, claim, node, _without(old.blocks, node.changing), charges)
+    charges.subtract(grant_charges(grants))
+    taken = _take_amounts(connection, claim, node, grants)
+    blocks, rest = _without(old.blocks, node.changing), _less(old.grants, grants)
+    _rewrite(connection, claim, node, blocks, rest, charges)
     tables.log_changes(connection, [key])
+    return taken
+
+
+def _less(grants: Sequence[Grant], some: Sequence[Grant]) -> tuple[Grant, ...]:
+    """Return grants without one equal grant for each of ``some``."""
+    left = list(grants)
+    for one in some:
+        if one in left:
+            left.remove(one)
+    return tuple(left)
 
 
 def _without(blocks: Sequence[str], some: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, InUse, UnknownName
 from valence_sched.model.hardware import StatsReport
-from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
+from valence_sched.model.inventory import (
+    FullPodm,
+    LeanPodm,
+    Node,
+    free_amount,
+    to_a_billionth,
+    to_json,
+)
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats, podm_id
@@ -319,10 +326,14 @@ def note_removal(connection: sa.Connection, name: str, uri: str, freed: Collecti
     _write_freed(connection, key, row, podm, rest, freed)
 
 
-def note_detached(
-    connection: sa.Connection, name: str, uri: str, detached: Collection[str]
+def note_changed(
+    connection: sa.Connection,
+    name: str,
+    uri: str,
+    detached: Collection[str],
+    used: Mapping[str, float],
 ) -> None:
-    """Remove blocks from a node of the stored reading, and free them."""
+    """Remove blocks from a node of the stored reading and free them; add to amounts in use."""
     row, podm = lock_and_load(connection, name)
     if row is None or podm is None:
         return
@@ -332,8 +343,13 @@ def note_detached(
         else node
         for node in podm.nodes
     )
-    if nodes != podm.nodes:
-        _write_freed(connection, key_of(name), row, podm, nodes, detached)
+    stocks = tuple(
+        replace(stock, used=max(0.0, to_a_billionth(stock.used + used.get(stock.uri, 0.0))))
+        for stock in podm.stocks
+    )
+    if nodes != podm.nodes or stocks != podm.stocks:
+        changed = replace(podm, stocks=stocks)
+        _write_freed(connection, key_of(name), row, changed, nodes, detached)
 
 
 def _write_freed(

@@ -11,14 +11,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value, is_number
-from valence_sched.model.claim import Claim
+from valence_sched.model.claim import Claim, Grant
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
-from valence_sched.model.node_change import NodeChangeResult
+from valence_sched.model.node_change import NodeChangeResult, format_parts
 from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.registration import Registration
@@ -125,10 +125,14 @@ def short_model(model: str | None) -> str:
 def node_phrases(status: NodeStatus) -> Iterator[str]:
     """Yield the hardware of a node: devices, amounts of stocks, and the unknown blocks."""
     yield from device_phrases(status.devices, brief=True)
-    for grant in status.node.grants:
-        yield " ".join(filter(None, (number_text(grant.amount), grant.unit, grant.resource)))
+    yield from map(grant_phrase, status.node.grants)
     if status.unknown_blocks:
         yield f"{format_count(status.unknown_blocks, 'block')} unknown"
+
+
+def grant_phrase(grant: Grant) -> str:
+    """Return an amount of a stock: ``524288 MiB cxl_memory_mib``."""
+    return " ".join(filter(None, (number_text(grant.amount), grant.unit, grant.resource)))
 
 
 def number_text(number: float) -> str:
@@ -433,8 +437,10 @@ def skipped_lines(composing: Sequence[Claim]) -> Iterator[str]:
 def change_line(result: NodeChangeResult) -> str:
     """Return the outcome of a change of a node that fits: ``1 block attached, power cycled``."""
     node, done = result.node, result.done
-    counts = ((len(result.attached), "attached"), (len(result.detached), "detached"))
-    texts = [f"{format_count(number, 'block')} {verb}" for number, verb in counts if number]
+    attached = format_parts(len(result.attached), len(result.attached_amounts))
+    detached = format_parts(len(result.detached), len(result.detached_amounts))
+    changes = ((attached, "attached"), (detached, "detached"))
+    texts = [f"{parts} {verb}" for parts, verb in changes if parts]
     texts += ["power cycled"] if result.power_cycled else []
     name = f"node {node.id} on {node.podm}"
     if not texts:

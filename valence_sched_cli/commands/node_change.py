@@ -24,19 +24,22 @@ decide --tolerate <key[=value]>...: also attach blocks with this taint; a key al
     value (repeat for several; default: the taints that the request of the node tolerates)"""
 DEVICES = request_options.RESOURCES.format("")
 BLOCK = "what --block <block>...: this block, by its URI or the last part of it"
+AMOUNT = """\
+what --amount <amount>...: this memory chunk or volume, by its URI or the last part of it"""
 POLICY = f"""\
 decide --policy <policy>: name of the policy that chooses the devices (default: default)
 {inventory.POLICY_FILE}"""
 FORCE = """\
-then --force: detach from a running node, although a block is not declared removable"""
+then --force: detach from a running node, although a part is not declared removable"""
 CHANGE = f"""\
 then --power-cycle: shut the node down for the change, and start it again if it was on
-then --dry-run <where>: client (default): choose the blocks, and change nothing; server: also check
-    by reading the pod manager that the change can be done
-then --plan <file>: write the chosen blocks as a plan for podm apply, and change nothing
+then --dry-run <where>: client (default): choose the blocks and amounts, and change nothing; server:
+    also check by reading the pod manager that the change can be done
+then --plan <file>: write the chosen blocks and amounts as a plan for podm apply, and change nothing
 then --key <word>: idempotency key: a repeated key changes the node only once
 {claims.TIMEOUT}"""
-_FOLDERS = re.compile(r"(?<!\S)/\S*/")  # a URI up to its last part
+_AMOUNT = re.compile("/(MemoryDomains|Storage|StorageServices)/", re.IGNORECASE)
+_URI = re.compile(r"(?<!\S)/\S*[^\s,]")
 
 
 class _ChangeNode(base.Lister):
@@ -55,15 +58,19 @@ class _ChangeNode(base.Lister):
 
 
 class AttachNode(_ChangeNode):
-    """Attach devices to a living node.
+    """Attach devices and amounts to a living node.
 
-    Free devices that the host of the node reaches are chosen, or blocks are named. The node is read
-    back. Exit codes: 1 error, or the pod manager refused; 3 nothing fits; 5 undecided, or unknown
-    whether Ironic uses the hardware; 6 another claim or system uses it; 7 the change could not be
-    verified or undone.
+    Free devices and stocks that the host of the node reaches are chosen, or blocks are named. A
+    memory chunk or a volume is created for each amount. The node is read back. Exit codes: 1 error,
+    or the pod manager refused; 3 nothing fits; 5 undecided, or unknown whether Ironic uses the
+    hardware; 6 another claim or system uses it; 7 the change could not be verified or undone.
     """
 
-    examples = ("vs-3f9c0a1b2d4e5f60 --gpu 2xA100", "vs-3f9c0a1b2d4e5f60 --block GPU-03 --dry-run")
+    examples = (
+        "vs-3f9c0a1b2d4e5f60 --gpu 2xA100",
+        "vs-3f9c0a1b2d4e5f60 --resource cxl_memory_mib=524288",
+        "vs-3f9c0a1b2d4e5f60 --block GPU-03 --dry-run",
+    )
     arguments = f"{NODE}\n{DEVICES}\n{BLOCK}"
     option_groups = (POLICY, TOLERATE, CHANGE, inventory.LIVE)
     known_columns = COLUMNS
@@ -83,33 +90,37 @@ class AttachNode(_ChangeNode):
 
 
 class DetachNode(_ChangeNode):
-    """Detach devices from a living node.
+    """Detach devices and amounts from a living node.
 
-    Devices of the node are chosen, or blocks are named, or with --idle all blocks go that the
-    request of the node does not need. Parts of the host stay. A running node loses a block only if
-    the pod manager declares it removable, or with --power-cycle or --force. Exit codes: 1 error, or
-    nothing may be detached now; 5 unknown whether Ironic uses the hardware; 6 Ironic uses it, or
-    the site did not drain the node; 7 the change could not be verified or undone.
+    Devices and amounts of the node are chosen, or named, or with --idle all go that the request of
+    the node does not need. Parts of the host stay. A detached memory chunk or volume is deleted. A
+    running node loses a part only if the pod manager declares it removable, or with --power-cycle
+    or --force. Exit codes: 1 error, or nothing may be detached now; 5 unknown whether Ironic uses
+    the hardware; 6 Ironic uses it, or the site did not drain the node; 7 the change could not be
+    verified or undone.
     """
 
     examples = ("vs-3f9c0a1b2d4e5f60 --block GPU-03", "vs-3f9c0a1b2d4e5f60 --gpu 1 --power-cycle")
     arguments = f"""
         {NODE}
-        what --idle: the blocks that the request of the node does not need
+        what --idle: the blocks and amounts that the request of the node does not need
         {FORCE}"""
-    option_groups = (DEVICES, BLOCK, CHANGE, drain.DRAIN, inventory.LIVE)
+    option_groups = (DEVICES, BLOCK, AMOUNT, CHANGE, drain.DRAIN, inventory.LIVE)
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
         devices = request_options.device_properties(args)
-        if devices is None and not args.block and not args.idle:
-            hint = "name --block, devices such as --gpu 1, or --idle"
+        named = devices is not None or args.block or args.amount
+        if not named and not args.idle:
+            hint = "name --block, --amount, devices such as --gpu 1, or --idle"
             raise UsageError(f"nothing to detach: {hint}")
-        if args.idle and (devices is not None or args.block):
-            raise UsageError("--idle: not with devices or --block: it chooses the blocks itself")
+        if args.idle and named:
+            hint = "it chooses what is detached"
+            raise UsageError(f"--idle: not with devices, --block or --amount: {hint}")
         change = model.node_change.NodeChange(
             detach=devices,
             detach_blocks=tuple(args.block),
+            detach_amounts=tuple(args.amount),
             idle=args.idle,
             force=args.force,
             power_cycle=args.power_cycle,
@@ -120,8 +131,8 @@ class DetachNode(_ChangeNode):
 class ResizeNode(_ChangeNode):
     """Change a living node so that it fulfils a flavor.
 
-    Devices are attached and detached. The change is the smallest: blocks that the flavor needs
-    stay. Exit codes: as for podm node attach and podm node detach.
+    Devices and amounts are attached and detached. The change is the smallest: blocks and amounts
+    that the flavor needs stay. Exit codes: as for podm node attach and podm node detach.
     """
 
     examples = (
@@ -206,7 +217,7 @@ def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> 
     scheduler, times = command.scheduler(args), {"key": args.key, "wait_s": claims.wait_s(args)}
     result = scheduler.change_node(args.node, change, dry_run=plans, **times)
     if result.fits and args.plan is not None:
-        if not (result.attached or result.detached):
+        if not result.changes:
             command.closing.append("no plan was written")
         else:
             with command.effects.change("plan", args.plan, "may be written", "is written"):
@@ -236,21 +247,29 @@ def _table(command: base.PodmCommand, result: model.node_change.NodeChangeResult
         command.closing += words.decision.summary_lines(result.decision, explain=False)
         return COLUMNS, []
     command.closing.append(words.phrases.change_line(result))
-    changes = [("attach", one) for one in result.attached]
-    changes += [("detach", one) for one in result.detached]
+    devices, amount = output.hardware.devices_cell, output.hardware.amount_cell
+    changes = [("attach", one.uri, devices(one.devices)) for one in result.attached]
+    changes += [("attach", one.uri, amount(one)) for one in result.attached_amounts]
+    changes += [("detach", one.uri, devices(one.devices)) for one in result.detached]
+    changes += [("detach", one.uri, amount(one)) for one in result.detached_amounts]
     columns = COLUMNS[:4] if command.for_people(args) else COLUMNS
     return columns, [
         {
             "Node": node.id,
             "Change": change,
-            "Block": cells.Shown(one.uri, cells.tail),
-            "Hardware": output.hardware.devices_cell(one.devices),
+            "Block": cells.Shown(uri, _name),
+            "Hardware": hardware,
             "Podm": node.podm,
             "Power Cycled": result.power_cycled,
         }
-        for change, one in changes
+        for change, uri, hardware in changes
     ]
 
 
+def _name(uri: str) -> str:
+    """Return the last part of the URI of a block; for an amount, also the parts of its stock."""
+    return "/".join(uri.split("/")[-3:]) if _AMOUNT.search(uri) else cells.tail(uri)
+
+
 def _tails(text: str | None) -> str:
-    return _FOLDERS.sub("", text or "")
+    return _URI.sub(lambda uri: _name(uri[0]), text or "")

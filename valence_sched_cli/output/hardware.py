@@ -42,6 +42,11 @@ def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
     return Shown(devices, people, msgspec.to_builtins)
 
 
+def amount_cell(grant: Any) -> Shown[Any]:
+    """Return the cell of an amount: people see a phrase, programs the structure."""
+    return Shown(grant, words.grant_phrase, msgspec.to_builtins)
+
+
 class BarCell(Shown[tuple[float | None, float | None]]):
     """A free amount of a total: a bar that shows the used share, and a text with the numbers."""
 

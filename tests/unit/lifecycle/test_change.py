@@ -15,11 +15,11 @@ from tests.unit.planning.test_node_change import HOST, decide, gpu, gpus
 from tests.unit.store.engines import empty_file
 from tests.unit.store.site import part
 from valence_sched import errors
-from valence_sched.drivers.composer import Change
+from valence_sched.drivers.composer import AmountChange, Change
 from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.claim import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.node_change import NodeChange, exact_change, uris
 from valence_sched.model.request_spec import compile_request
@@ -31,6 +31,12 @@ URI, OWN = "/S/1", "/B/host-1"
 ATTACH = msgspec.convert({"attach": {"accelerators": [{"count": 2}]}}, NodeChange)
 DETACH = NodeChange(detach_blocks=("1",))
 SWAP = NodeChange(attach_blocks=("2",), detach_blocks=("1",))
+MORE = msgspec.convert({"attach": {"resources": {"mem": 100}}}, NodeChange)
+BOTH = msgspec.convert(
+    {"attach": {"accelerators": [{}], "resources": {"mem": 100}}, "detach_blocks": ["1"]},
+    NodeChange,
+)
+CHUNK, DOMAIN = "/D/1/MemoryChunks/1", "/D/1"
 
 
 class Died(BaseException):
@@ -41,11 +47,13 @@ class Manager:
     """A pod manager with one host; ``answers`` are taken by the next changes.
 
     An answer is ``None`` (done), a text (refused), ``lost`` (done, without an answer), ``nothing``
-    (a success without an effect), ``half`` (the first block only), or an error to raise.
+    (a success without an effect), ``half`` (the first block or amount only), ``unread``, or an
+    error to raise. ``loose`` are amounts that are not connected.
     """
 
     def __init__(self, *blocks):
         self.blocks, self.answers, self.calls = [OWN, *blocks], [], []
+        self.amounts, self.loose, self.made = {}, set(), 0
         self.on, self.hot, self.power_error, self.in_use = True, True, None, None
         self.dead = False  # of the calling process
         self.refusal = None
@@ -67,6 +75,10 @@ class Manager:
     def is_hot_removable(self, _block):
         return self.hot
 
+    def amounts_refusal(self, request, node):
+        assert (node, [one.uri for one in request.grants]) == (URI, [DOMAIN])
+        return self.refusal
+
     def change_refusal(self, node, attach, detach):
         assert (node, attach, detach) == (URI, ("/B/2",), ("/B/1",))
         return self.refusal
@@ -79,6 +91,42 @@ class Manager:
         if self.power_error == on:
             raise errors.PodmError("the system does not answer")
         self.on = on
+
+    def attach_amounts(self, request, node, _watch):
+        assert (node, request.name[:3]) == (URI, "vs-")
+        self.calls.append(("+", *(f"{one.uri}={one.amount:g}" for one in request.grants)))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        made = []
+        for one in request.grants if answer in (None, "half", "unread") else ():
+            self.made += 1
+            uri = f"{one.uri}/MemoryChunks/{self.made}"
+            self.amounts[uri] = one.amount
+            made.append(Grant(uri, one.amount))
+        if answer == "half":
+            self.loose.add(made[0].uri)
+        found = None if answer in ("nothing", "unread") else tuple(made)
+        return AmountChange(found, answer or "")
+
+    def detach_amounts(self, request, node, _watch):
+        assert (node, len(request.grants)) == (URI, len(request.amounts))
+        self.calls.append(("-", *(one.uri for one in request.amounts)))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        left = [one for one in request.amounts if one.uri in self.amounts]
+        for one in left[: 1 if answer == "half" else 9] if answer in (None, "half") else ():
+            del self.amounts[one.uri]
+        left = tuple(one for one in left if one.uri in self.amounts)
+        return AmountChange(None if answer == "unread" else left, answer or "")
+
+    def read_amounts(self, request, node, *, new=False):
+        assert node == URI
+        known = {one.uri for one in request.amounts}
+        found = [Grant(*it) for it in self.amounts.items() if (it[0] not in known) == new]
+        loose = self.loose & {one.uri for one in found}
+        return AmountChange(tuple(found), f"{loose} not connected" if loose else "")
 
     def change(self, node, attach, detach, _watch):
         assert node == URI
@@ -125,7 +173,10 @@ class ChangeCase(unittest.TestCase):
             for one in blocks
         ]
         node = {"uri": URI, "blocks": self.manager.blocks}
-        return msgspec.convert({"id": "p", "blocks": blocks, "nodes": [node]}, FullPodm)
+        used = sum(self.manager.amounts.values())
+        stock = {"uri": DOMAIN, "resource": "mem", "unit": "MiB", "total": 1000, "used": used}
+        podm = {"id": "p", "blocks": blocks, "nodes": [node], "stocks": [stock]}
+        return msgspec.convert(podm, FullPodm)
 
     def read(self, _id="p"):
         podm = self.podm()
@@ -172,8 +223,14 @@ class ChangeCase(unittest.TestCase):
         """Check that the records agree with the pod manager, and that nothing else is held."""
         node = self.node()
         self.assertEqual(set(self.manager.blocks), set(node.blocks))
-        self.assertEqual((), node.changing)
-        held = set(self.store.usages(["p"])["p"].blocks)
+        self.assertEqual(self.manager.amounts, {one.uri: one.amount for one in node.amounts})
+        self.assertEqual(sum(self.manager.amounts.values()), sum(g.amount for g in node.grants))
+        self.assertEqual(((), ()), (node.changing, node.changing_amounts))
+        usage = self.store.usages(["p"])["p"]
+        held = set(usage.blocks)
+        self.assertEqual({}, usage.amounts)  # the reading has them
+        (stock,) = self.store.load_podms()["p"].stocks
+        self.assertEqual(sum(self.manager.amounts.values()), stock.used)
         self.assertLessEqual(held, set(node.blocks))
         self.assertIn(self.state(), ("COMPOSED", "SETTLED"))
         states = [claim.state for claim in self.store.claims.list()]
@@ -275,6 +332,95 @@ class TestChanges(ChangeCase):
             self.change(msgspec.structs.replace(DETACH, power_cycle=True)).power_cycled
         )
         self.assertEqual([("-", "/B/1")], self.manager.calls)
+
+
+class TestAmounts(ChangeCase):
+    """Memory chunks and volumes that are attached and detached."""
+
+    def attach(self, amount):
+        change = msgspec.convert({"attach": {"resources": {"mem": amount}}}, NodeChange)
+        return self.change(change)
+
+    def test_an_amount_is_attached_and_counts_at_once(self):
+        result = self.attach(100)
+        self.assertEqual((Grant(CHUNK, 100.0, "mem", "MiB"),), result.attached_amounts)
+        self.assertEqual(result.attached_amounts, result.node.amounts)
+        self.assertEqual((Grant(DOMAIN, 100.0, "mem", "MiB"),), result.node.grants)
+        self.assertEqual(100, self.store.quotas.show("o").used["stock:mem"])
+        self.assertEqual("1 amount: /D/1/MemoryChunks/1", self.words("attached"))
+        self.assert_consistent()
+
+    def test_an_amount_is_detached_by_name_after_the_site_has_drained_it(self):
+        self.attach(100)
+        self.attach(200)
+        result = self.change(NodeChange(detach_amounts=("1",)))
+        self.assertEqual((CHUNK,), uris(result.detached_amounts))
+        self.assertEqual([(self.node_id, CHUNK)], self.drained)
+        self.assertEqual([200.0], [one.amount for one in self.node().grants])
+        self.assertEqual(200, self.store.quotas.show("o").used["stock:mem"])
+        self.assert_consistent()
+
+    def test_blocks_are_changed_before_amounts_and_all_is_attached_first(self):
+        self.attach(100)
+        self.manager.calls.clear()
+        change = msgspec.structs.replace(BOTH, detach_amounts=("1",), power_cycle=True)
+        self.manager.hot = False
+        self.assertTrue(self.change(change).power_cycled)
+        new = "/D/1=100"
+        calls = ["off", ("+", "/B/2"), ("+", new), ("-", "/B/1"), ("-", CHUNK), "on"]
+        self.assertEqual(calls, self.manager.calls)
+        self.assert_consistent()
+
+    def test_a_running_node_keeps_an_amount_that_is_not_removable(self):
+        self.attach(100)
+        self.manager.hot = False
+        change = NodeChange(detach_amounts=("1",))
+        self.assertIn("1 is not declared removable", self.change(change, dry_run=True).hazard)
+        self.refused(errors.HardwareInUse, "powered on, and 1 is not declared", change)
+        self.assert_consistent()
+
+    def test_a_planned_change_is_applied_exactly_and_not_to_another_node(self):
+        planned = exact_change(MORE, self.change(MORE, dry_run=True))
+        self.assertEqual((Grant(DOMAIN, 100.0, "mem", "MiB"),), planned.attach_amounts)
+        self.change(planned)
+        self.assert_consistent()
+        self.refused(errors.ClaimLost, "was changed since the plan", planned)
+
+    def test_a_dry_run_on_the_server_names_the_refusal(self):
+        for self.manager.refusal in (None, "no endpoint"):
+            result = self.change(MORE, dry_run="server")
+            self.assertEqual(self.manager.refusal or "", result.refusal)
+        self.assertEqual([], self.manager.calls)
+
+    def test_two_nodes_never_get_one_amount(self):
+        self.store.claims.create([part("p", 1, **{DOMAIN: 950.0})])
+        self.assertFalse(self.change(MORE).fits)
+        exact = NodeChange(attach_amounts=(Grant(DOMAIN, 100.0),))
+        self.refused(errors.ClaimLost, "stock /D/1 .* has 50 free, but the decision", exact)
+        self.assertEqual([], self.manager.calls)
+
+    def test_a_pod_manager_that_refuses_leaves_the_node_as_it_was(self):
+        self.attach(300)
+        before = self.node()
+        for change, answers in (
+            (MORE, ["no room"]),
+            (MORE, [errors.PodmError("no endpoint")]),
+            (BOTH, [None, "no room"]),
+            (BOTH, [None, None, "the port is full"]),
+            (NodeChange(detach_amounts=("1",)), ["no room"]),
+            (NodeChange(detach_blocks=("1",), detach_amounts=("1",)), [None, "no room"]),
+        ):
+            with self.subTest(answers=answers, change=change):
+                self.manager.answers = answers
+                words = "no room|no endpoint|the port is full"
+                self.refused(errors.ComposeFailed, words, change)
+                self.assert_consistent()
+                self.assertEqual(before.grants, self.node().grants)
+                self.assertEqual(set(before.blocks), set(self.node().blocks))
+                self.assertEqual(300, self.store.quotas.show("o").used["stock:mem"])
+
+    def words(self, kind):
+        return next(event.words for event in self.store.events(self.claim) if event.kind == kind)
 
 
 class TestRefusals(ChangeCase):
@@ -430,6 +576,76 @@ class TestUncertainty(ChangeCase):
         change = msgspec.structs.replace(DETACH, power_cycle=True)
         self.unsure("was shut down for the change, and could not be started again", change)
         self.assertEqual((OWN,), self.node().blocks)
+
+    def test_an_amount_of_unknown_effect_is_reconciled_by_what_exists(self):
+        for answer, end in (
+            ("unread", "attached 1 amount"),
+            ("nothing", "no amount was attached"),
+            (RuntimeError("x"), "no amount was attached"),
+        ):
+            with self.subTest(answer):
+                self.unsure("stays ATTACHING.*podm claim reap", MORE, answer)
+                self.assertEqual("ATTACHING", self.node().state)
+                with self.assertRaisesRegex(errors.ClaimState, "is being changed: wait for it"):
+                    NodeComposer(self.store, self.connect).remove(self.node())
+                (done,) = self.reap()
+                self.assertRegex(done, end)
+                self.assert_consistent()
+
+    def test_an_amount_that_is_not_connected_is_deleted_again(self):
+        self.manager.answers = ["unread"]
+        with self.assertRaises(errors.Unverified):
+            self.change(MORE)
+        self.manager.loose.add(CHUNK)
+        (done,) = self.reap(dry_run=True)
+        self.assertRegex(done, "no amount was attached")
+        self.assertIn(CHUNK, self.manager.amounts)
+        (done,) = self.reap()
+        self.assertRegex(done, "no amount was attached")
+        self.assertEqual({}, self.manager.amounts)
+        self.assert_consistent()
+
+    def test_a_deletion_in_part_is_completed(self):
+        self.change(MORE)
+        self.change(MORE)
+        both = NodeChange(detach_amounts=("1", "2"))
+        error = self.unsure("stays DETACHING: 1 of 2 amounts deleted: half", both, "half")
+        self.assertEqual(7, error.exit_code)
+        self.manager.answers = ["stuck"]
+        (done,) = self.reap()
+        self.assertRegex(done, "unchanged: .*/2 could not be detached: stuck")
+        (done,) = self.reap()
+        self.assertRegex(done, "detached 2 amounts")
+        self.assert_consistent()
+
+    def test_an_amount_that_stays_after_blocks_were_refused_is_named(self):
+        self.unsure("/D/1/MemoryChunks/1 could not be undone", BOTH, None, None, "no", None, "no")
+        (done,) = self.reap()
+        self.assertRegex(done, "detached 1 block and 1 amount")
+        self.assert_consistent()
+
+    def test_a_process_may_die_at_any_point_of_a_change_of_amounts(self):
+        change = msgspec.structs.replace(BOTH, detach_amounts=("1",), power_cycle=True)
+        for point in itertools.count(1):
+            self.doCleanups()
+            self.setUp()
+            self.change(MORE)
+            self.points.clear()
+            self.die_at = point
+            try:
+                self.changer().change(self.node_id, change)
+            except Died:
+                pass
+            else:
+                break
+            with self.subTest(point=self.points[-1]):
+                self.die_at, self.manager.dead = None, False
+                self.reap()
+                self.assert_consistent()
+                self.assertTrue(self.manager.on)
+                self.change(MORE)
+                self.assert_consistent()
+        self.assertEqual(12, point)
 
     def test_a_process_may_die_at_any_point(self):
         change = msgspec.structs.replace(SWAP, power_cycle=True)  # passes every point

@@ -10,11 +10,12 @@ from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from tests.unit.store.test_claims import usage
 from valence_sched.errors import ClaimLost, ClaimState, UnknownName
-from valence_sched.model.claim import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import Node
 from valence_sched.store.node_changes import ChangeRecord
 
 TTL_S = 60.0
+STOCK = {"uri": "/D", "resource": "mem", "unit": "MiB", "total": 100}
 
 
 @on_each_engine
@@ -23,7 +24,7 @@ class TestNodeChanges:
 
     def setUp(self):
         super().setUp()
-        self.generation = self.one.remember(podm(blocks=4))
+        self.generation = self.one.remember(podm(blocks=4, stocks=[STOCK]))
         self.node, self.changes = self.compose("c0"), self.one.node_changes
         self.claim = self.one.nodes.show(self.node).claim
 
@@ -56,7 +57,24 @@ class TestNodeChanges:
         read = [_json(one) for one in podm(blocks=4).blocks]
         for one in read:
             one["status"] = {"state": "Composed" if one["uri"] in blocks else "Unused"}
-        return self.one.remember(podm(blocks=read, nodes=[_json(node)]))
+        return self.one.remember(podm(blocks=read, nodes=[_json(node)], stocks=[STOCK]))
+
+    def held_amount(self, amount, *blocks, node=None):
+        one = part("p", self.generation, *blocks)
+        grants, charges = (Grant("/D", amount, "mem", "MiB"),), {"stock:mem": amount}
+        share = replace(one.shares[0], grants=grants, charges=charges)
+        one = replace(one, node=node or self.node, shares=(share,))
+        return self.one.claims.create([one], owner="o", ttl_s=TTL_S).id
+
+    def attach_amount(self, amount, uri, *blocks):
+        self.changes.start_attaching(self.node, self.held_amount(amount, *blocks), TTL_S)
+        self.changes.finish(self.node, ChangeRecord(), [Grant(uri, amount, "mem", "MiB")])
+
+    def used(self):
+        """Return the amount in use by the stored reading, and the amount that claims hold."""
+        (stored,) = self.one.load_podms().values()
+        self.generation = stored.generation
+        return stored.stocks[0].used, usage(self.one).amounts.get("/D", 0.0)
 
     def test_attached_blocks_are_held_by_the_node_and_by_no_claim_of_their_own(self):
         held = self.held("c1", "c2", cores=16)
@@ -127,6 +145,82 @@ class TestNodeChanges:
         self.assertEqual("COMPOSED", self.state())
         self.read("c0")
         self.assertEqual("SETTLED", self.state())
+
+    def test_an_attached_amount_is_held_until_the_reading_counts_it(self):
+        node = self.changes.start_attaching(self.node, self.held_amount(60.0, "c1"), TTL_S)
+        self.assertEqual(("ATTACHING", (0.0, 60.0)), (node.state, self.used()))
+        with self.assertRaisesRegex(ClaimLost, "stock /D .* has 40 free"):
+            self.held_amount(50.0)
+        self.changes.finish(self.node, ChangeRecord(), [Grant("/D/1", 60.0)])
+        self.assertEqual((60.0, 0.0), self.used())
+        node = self.show()
+        self.assertEqual((("c0", "c1"), (), ()),
+                         (node.blocks, node.changing, node.changing_amounts))  # fmt: skip
+        self.assertEqual(((Grant("/D", 60.0, "mem", "MiB"),), (Grant("/D/1", 60.0),)),
+                         (node.grants, node.amounts))  # fmt: skip
+        self.assertEqual({"claims": 1, "nodes": 1, "stock:mem": 60}, self.charged())
+        words = [event.words for event in self.one.events(self.claim) if event.kind == "attached"]
+        self.assertEqual(["1 block and 1 amount: c1, /D/1"], words)
+        with self.assertRaisesRegex(ClaimLost, "stock /D .* has 40 free"):
+            self.held_amount(50.0)
+
+    def test_a_canceled_amount_is_free_again(self):
+        self.changes.start_attaching(self.node, self.held_amount(60.0), TTL_S)
+        self.changes.cancel(self.node, "refused")
+        self.assertEqual((0.0, 0.0), self.used())
+        self.assertEqual({"claims": 1, "nodes": 1}, self.charged())
+        self.assertEqual(((), ()), (self.show().grants, self.show().changing_amounts))
+
+    def test_a_detached_amount_is_in_use_until_it_is_gone(self):
+        for number in (1, 2):
+            self.attach_amount(30.0, f"/D/{number}")
+            self.used()
+        node = self.changes.start_detaching(self.node, (), TTL_S, self.show().amounts[:1])
+        self.assertEqual(("DETACHING", (60.0, 0.0)), (node.state, self.used()))
+        self.changes.cancel(self.node, "refused")
+        self.assertEqual((60.0, 0.0), self.used())
+        for _ in range(2):
+            self.changes.start_detaching(self.node, (), TTL_S, self.show().amounts[:1])
+        for _ in range(2):
+            self.changes.finish(self.node, ChangeRecord())
+        self.assertEqual((30.0, 0.0), self.used())
+        self.assertEqual(["/D/2"], [one.uri for one in self.show().amounts])
+        self.assertEqual({"claims": 1, "nodes": 1, "stock:mem": 30}, self.charged())
+        with self.assertRaisesRegex(ClaimLost, "/D/1 is no longer part of it"):
+            self.changes.start_detaching(self.node, (), TTL_S, [Grant("/D/1", 30.0)])
+
+    def test_an_amount_that_was_composed_is_freed_from_its_claim(self):
+        one = part("p", self.generation, "c1", **{"/D": 25.0})
+        claim = self.one.claims.create([one], owner="o")
+        self.one.claims.start_composing(claim.id)
+        grants, amounts = one.shares[0].grants, (Grant("/D/1", 25.0),)
+        node = ComposedNode(id="vs-x", podm="p", uri="/S/9", claim=claim.id, owner="o",
+                            blocks=("c1",), grants=grants, amounts=amounts)  # fmt: skip
+        self.one.claims.finish_composing(claim.id, [node])
+        self.node = "vs-x"
+        self.attach_amount(10.0, "/D/2")
+        self.assertEqual((10.0, 25.0), self.used())
+        self.changes.start_detaching("vs-x", (), TTL_S, self.show().amounts)
+        self.changes.finish("vs-x", ChangeRecord())
+        self.assertEqual((0.0, 0.0), self.used())
+
+    def test_of_two_nodes_one_gets_the_last_amount(self):
+        other = self.compose("c1")
+        nodes, ends = (self.node, other), []
+
+        def attach(node):
+            try:
+                held = self.held_amount(60.0, node=node)
+                ends.append(self.changes.start_attaching(node, held, TTL_S).id)
+            except ClaimLost:
+                ends.append("lost")
+
+        threads = [threading.Thread(target=attach, args=(node,)) for node in nodes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((1, (0.0, 60.0)), (ends.count("lost"), self.used()))
 
     def test_a_node_that_is_being_changed_is_not_changed_a_second_time(self):
         first, second = self.held("c1"), self.held("c2")

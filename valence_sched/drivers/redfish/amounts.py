@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts of nodes: creates, finds and deletes memory chunks and volumes."""
+"""Amounts of nodes: creates, connects, finds and deletes memory chunks and volumes."""
 
 import functools
 import math
@@ -7,16 +7,23 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import SendResult, Session, Watch
+from valence_sched.drivers.composer import AmountChange, SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import schema, stocks
+from valence_sched.drivers.redfish.connections import (
+    AmountConnections,
+    WriteEffect,
+    listed_document,
+    post_member,
+)
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, Grant, own_name
 from valence_sched.model.inventory import Stock, grant_size
 
 CHANGING_STATES = ("Starting", "Updating", "Qualified")
+_CHUNK, _VOLUME = "MemoryChunks.v1_5_0", "Volume.v1_6_0"
 
 
 class Source(NamedTuple):
@@ -25,6 +32,7 @@ class Source(NamedTuple):
     stock: Stock
     collection: str
     body: Json
+    type: str
 
 
 class Creation(NamedTuple):
@@ -41,6 +49,7 @@ class AmountComposer:
     def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
+        self._connections = AmountConnections(session, patience)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         for grant in request.made_grants:
@@ -57,6 +66,89 @@ class AmountComposer:
                 if source is not None and (total := source.stock.total) is not None:
                     left = f"{max(0.0, total - source.stock.used):g} {source.stock.unit} free"
                 yield f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
+
+    def attach_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        """Return the reason why amounts cannot be attached to a node, as far as readings show."""
+        try:
+            for grant in request.made_grants:
+                self._connections.path(request, node, grant.uri)
+        except PodmError as error:
+            return str(error)
+        return "; ".join(self.conflicts(request)) or None
+
+    def attach(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        """Create amounts and connect them to a node; if one fails, delete all again."""
+        if lacking := "; ".join(self.conflicts(request)):
+            return AmountChange((), lacking, conflicts=True)
+        grants = request.made_grants
+        paths = [self._connections.path(request, node, it.uri) for it in grants]
+        created = self.create(request, watch)
+        problem, works = created.problem, created.unknown
+        try:
+            for path, one in zip(paths, created.made, strict=False):
+                if path is not None and not problem:
+                    problem, works = self._connections.connect(request, path, one.uri, watch)
+        except PodmError as error:
+            problem, works = f"could not be read back: {error}", True
+        if not problem:
+            return AmountChange(created.made)
+        undone = [(one, self._remove(one, watch)) for one in created.made]
+        left = tuple(one for one, effect in undone if effect.problem)
+        reason = "; ".join(filter(None, (problem, *(effect.problem for _, effect in undone))))
+        return AmountChange(None if works else left, reason)
+
+    def detach(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        """Disconnect amounts and delete them; if none can be deleted, connect all again."""
+        grants = dict(zip(request.amounts, request.grants, strict=True))
+        left = [one for one in request.amounts if self._is_ours(one, request)]
+        paths = {it: self._connections.path(request, node, grants[it].uri) for it in left}
+        problem, works, every = "", False, tuple(left)
+        try:
+            for one in every:
+                if not problem:
+                    problem, works = self._connections.disconnect(one.uri, watch)
+            for one in every if not problem else ():
+                problem, works = self._delete(one, watch)
+                if problem:
+                    break
+                left.remove(one)
+            for one in every if problem and not works and len(left) == len(every) else ():
+                path = paths[one]
+                if path is not None and not self._connections.of(one.uri):
+                    undone = self._connections.connect(request, path, one.uri, watch)
+                    problem = "; ".join(filter(None, (problem, undone.problem)))
+                    works = works or bool(undone.problem)
+        except PodmError as error:
+            problem = "; ".join(filter(None, (problem, f"could not be read back: {error}")))
+            works = True
+        return AmountChange(None if works else tuple(left), problem)
+
+    def read(self, request: CompositionRequest, node: str, *, new: bool) -> AmountChange:
+        """Read the amounts of a change back: with ``new``, those of the grants of a request."""
+        known, grants = {fold_uri(it.uri) for it in request.amounts}, request.made_grants
+        doubtful: list[str] = []
+        if new:
+            named = {
+                fold_uri(uri): (Grant(uri, size_of(json) or 0.0), grant)
+                for grant, uri, json in self._existing(request)
+                if fold_uri(uri) not in known and request.names(json.get("Name"), uri)
+            }
+            found = list(named.values())
+            if not found:
+                doubtful = [it for it in self.suspects(request) if fold_uri(it) not in known]
+        else:
+            pairs = zip(request.amounts, request.grants, strict=True)
+            found = [(one, grant) for one, grant in pairs if self._is_ours(one, request)]
+        reason = ""
+        if len(found) < len(grants):
+            reason = f"found {len(found)} of {len(grants)} memory chunks and volumes"
+        for one, grant in found:
+            path = self._connections.path(request, node, grant.uri)
+            if path is not None and not self._connections.of(one.uri):
+                reason = reason or f"{one.uri} is not connected"
+        if doubtful:
+            reason = f"{', '.join(doubtful)} may belong to the node: the owner is unknown"
+        return AmountChange(tuple(one for one, _ in found), reason, conflicts=bool(doubtful))
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
         made: list[Grant] = []
@@ -99,22 +191,33 @@ class AmountComposer:
                     yield grant, uri, json
 
     def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
-        return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
+        return "; ".join(filter(None, (self._remove(one, watch).problem for one in made)))
 
-    def _remove(self, one: Grant, watch: Watch) -> str:
+    def _remove(self, one: Grant, watch: Watch) -> WriteEffect:
+        """Disconnect and delete an amount."""
+        try:
+            found = self._connections.disconnect(one.uri, watch)
+        except PodmError as error:
+            found = WriteEffect(f"its connections could not be read: {error}", True)
+        if found.problem:
+            return found._replace(problem=f"{one.uri} still exists: {found.problem}")
+        return self._delete(one, watch)
+
+    def _delete(self, one: Grant, watch: Watch) -> WriteEffect:
         watch("deleting")
         sent = composer.write(self._session, one.uri, None, self._patience(), watch)
         patience, late = self._patience(), LATE_READS if sent.lost or sent.succeeded else 0
         while True:
             try:
-                if composer.get_document(self._session, one.uri) is None:
-                    return ""
+                if listed_document(self._session, one.uri) is None:
+                    return WriteEffect()
                 why = sent.reason or "the service reported its deletion"
             except PodmError as error:
                 why = f"could not be read back: {error}"
             late -= 1
             if late <= 0 or not patience.pause():
-                return f"{one.uri} still exists: {why}"
+                works = not (sent.refused or sent.unsent)
+                return WriteEffect(f"{one.uri} still exists: {why}", works)
 
     def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
         if (source := self._source(grant)) is None:
@@ -122,7 +225,7 @@ class AmountComposer:
         watch("creating")
         target, body = source.collection, {"Name": request.name, **source.body}
         before = set(map(fold_uri, self._members(target)))
-        sent = composer.write(self._session, target, body, self._patience(), watch)
+        sent = post_member(self._session, target, body, source.type, self._patience, watch)
         if sent.unsent:
             return Creation(problem=sent.reason)
         try:
@@ -178,7 +281,7 @@ class AmountComposer:
         return Creation(made)
 
     def _is_ours(self, one: Grant, request: CompositionRequest) -> bool:
-        json = composer.get_document(self._session, one.uri) or {}
+        json = listed_document(self._session, one.uri) or {}
         name, is_size = json.get("Name"), size_of(json) == one.amount
         is_named = request.names(name, one.uri) or (is_size and not own_name(name, one.uri))
         return bool(json) and is_named
@@ -199,7 +302,7 @@ class AmountComposer:
         body: Json = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
         if not fold_uri(target).startswith(fold_uri(uri) + "/"):  # the storage system's collection
             body["CapacitySources"] = [{"ProvidingPools": [{"@odata.id": uri}]}]
-        return Source(stock, target, body)
+        return Source(stock, target, body, _VOLUME)
 
 
 def _chunks(service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant) -> Source | None:
@@ -212,7 +315,7 @@ def _chunks(service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant)
     first = next(iter(domain.sets), None)
     if modules := domain.part(schema.MemorySet, first, "").modules if first else ():
         body["InterleaveSets"] = [{"Memory": {"@odata.id": module}} for module in modules]
-    return Source(stock, target, body)
+    return Source(stock, target, body, _CHUNK)
 
 
 def size_of(json: Json) -> float | None:

@@ -9,7 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
-from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
+from valence_sched.drivers.composer import (
+    AmountChange,
+    Change,
+    SendResult,
+    Session,
+    Watch,
+    get_document,
+)
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, fold_uri
@@ -346,6 +353,20 @@ class RedfishComposer:
 
     def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
         return _UNCHANGEABLE if self._places else self._changer.refusal(node, attach, detach)
+
+    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        return self._amounts.attach_refusal(request, node)
+
+    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        return self._amounts.attach(request, node, watch)
+
+    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        return self._amounts.detach(request, node, watch)
+
+    def read_amounts(
+        self, request: CompositionRequest, node: str, *, new: bool = False
+    ) -> AmountChange:
+        return self._amounts.read(request, node, new=new)
 
     @functools.cached_property
     def _places(self) -> bool:

@@ -109,7 +109,9 @@ class DocumentTree:
         return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
-        return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
+        listed = {_key(uri) for uri in self.member_uris(collection)}  # some are deleted
+        places = ((str(id_), f"{collection}/{id_}") for id_ in itertools.count(1))
+        return next(id_ for id_, uri in places if uri not in self and _key(uri) not in listed)
 
     def member_uris(self, collection: str) -> list[str]:
         return uris_at(self.get(collection), "Members")

@@ -15,7 +15,7 @@ from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
-from valence_sched.simulator.redfish import composition as composing
+from valence_sched.simulator.redfish import composition as composing, connections
 from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges
 from valence_sched.simulator.redfish.compose_action import ComposeAction
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
@@ -28,7 +28,8 @@ from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 
 PUBLIC_PATHS = ("/redfish", "/redfish/v1")  # that can be read without a login
-_AMOUNTS = ("#MemoryChunks.", "#Volume.")  # prefixes of the types of memory chunks and volumes
+#: Prefixes of the types of memory chunks, volumes and connections.
+_AMOUNTS = ("#MemoryChunks.", "#Volume.", connections.TYPE)
 POOLS = ("Free", "Active", "Unassigned")
 
 
@@ -194,7 +195,7 @@ class SimulatedPodm:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self.documents:
             return self._system_action(system, action, json, user)
-        if (made := _create_amount(self.documents, path, json, self.faults)) is not None:
+        if (made := self._create_member(path, json)) is not None:
             return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
         if mark and action and media in self.documents:
@@ -229,6 +230,31 @@ class SimulatedPodm:
                 composing.set_status(self.documents, block, CompositionState="Failed")
         return _created(self.documents, self.faults, uri)
 
+    def _create_member(self, path: str, json: Json) -> HttpReply | None:
+        """Create an amount or a connection; return None for another collection."""
+        if "typed-posts" in self.faults and "@odata.type" not in json:
+            raise RequestRefused(400, docs.MISSING, "@odata.type is required.", "@odata.type")
+        name = composing.node_name(self.faults, json.get("Name"))
+        if (made := connections.create(self.documents, path, json, name)) is not None:
+            return _created(self.documents, self.faults, made)
+        return _create_amount(self.documents, path, json, self.faults)
+
+    def _delete_member(self, path: str) -> HttpReply:
+        """Delete an amount or a connection."""
+        json, collection = self.documents.get(path) or {}, path.rpartition("/")[0]
+        if not str(json["@odata.type"]).startswith(connections.TYPE):
+            connections.refuse_connected(self.documents, path)
+        for pool in _providing_pools(json):
+            composing.consume(self.documents, pool, -int(json.get("CapacityBytes") or 0))
+        if "reads-deleted" in self.faults:
+            self.documents.unlist_member(collection, path)
+            return HttpReply(204)
+        self.documents.remove_member(collection, path)
+        if "lists-deleted" in self.faults:
+            self.documents.list_member(collection, path)
+            return docs.not_found(path)
+        return HttpReply(204)
+
     def _delete(self, path: str) -> HttpReply:
         if path.startswith(f"{self._action.collection}/"):
             return self._action.delete(path)
@@ -245,10 +271,7 @@ class SimulatedPodm:
             return HttpReply(204)
         if not type_.startswith(_AMOUNTS):
             return self.composition.decompose(path)
-        for pool in _providing_pools(json):
-            composing.consume(self.documents, pool, -int(json.get("CapacityBytes") or 0))
-        self.documents.remove_member(path.rpartition("/")[0], path)
-        return HttpReply(204)
+        return self._delete_member(path)
 
     def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
         if action == "Reset":

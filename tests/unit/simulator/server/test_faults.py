@@ -534,6 +534,52 @@ class TestFaults(Case):
         where = client.post(f"{domain}/MemoryChunks", body).headers["Location"]
         self.assertEqual(131072, client.get(where).json()["MemoryChunkSizeMiB"])
 
+    def test_typed_posts_need_a_type(self):
+        client = self.serve("typed-posts", documents=lambda: tree("mem-1"))
+        chunks = f"{ROOT}/Chassis/Switch1/MemoryDomains/Shared/MemoryChunks"
+        body = {"MemoryChunkSizeMiB": 262144, "AddressRangeType": "Volatile"}
+        self.assertEqual(400, client.post(chunks, body).status_code)
+        typed = {"@odata.type": "#MemoryChunks.v1_5_0.MemoryChunks", **body}
+        self.assertEqual(201, client.post(chunks, typed).status_code)
+
+    def deleted(self, rule):
+        """Return the statuses of DELETE and GET, and whether the chunk is listed afterwards."""
+        client = self.serve(rule, documents=lambda: tree("mem-1"))
+        chunks = f"{ROOT}/Chassis/Switch1/MemoryDomains/Shared/MemoryChunks"
+        body = {"MemoryChunkSizeMiB": 262144, "AddressRangeType": "Volatile"}
+        where = client.post(chunks, body).headers["Location"]
+        answers = client.ask("DELETE", where), client.get(where)
+        listed = link(where) in client.get(chunks).json()["Members"]
+        return (*(answer.status_code for answer in answers), listed)
+
+    def test_lists_deleted_amounts_that_cannot_be_read(self):
+        self.assertEqual((404, 404, True), self.deleted("lists-deleted"))
+
+    def test_reads_deleted_amounts_that_are_not_listed(self):
+        self.assertEqual((204, 200, False), self.deleted("reads-deleted"))
+
+    def test_connections_join_amounts_with_compute_blocks_and_systems(self):
+        client = self.serve("connections", documents=lambda: tree("mem-1"))
+        fabric = f"{ROOT}/Fabrics/Amounts"
+        ends = [one["@odata.id"] for one in client.get(f"{fabric}/Endpoints").json()["Members"]]
+        chunks = f"{ROOT}/Chassis/Switch1/MemoryDomains/Shared/MemoryChunks"
+        body = {"MemoryChunkSizeMiB": 262144, "AddressRangeType": "Volatile"}
+        chunk = client.post(chunks, body).headers["Location"]
+        linked = {"InitiatorEndpoints": links(ends[0]), "TargetEndpoints": links(ends[-1])}
+        body = {"ConnectionType": "Memory", "Links": linked}
+        for change in ({"ConnectionType": "x"}, {"MemoryChunkInfo": []}, {"Links": {}},
+                       {"MemoryChunkInfo": [{"MemoryChunk": link(f"{chunk}x")}]}):  # fmt: skip
+            info = {"MemoryChunkInfo": [{"MemoryChunk": link(chunk)}]}
+            answer = client.post(f"{fabric}/Connections", {**body, **info, **change})
+            self.assertEqual(400, answer.status_code, change)
+        body |= {"MemoryChunkInfo": [{"MemoryChunk": link(chunk)}]}
+        where = client.post(f"{fabric}/Connections", body).headers["Location"]
+        self.assertEqual(linked, client.get(where).json()["Links"])
+        self.assertEqual(409, client.post(f"{fabric}/Connections", body).status_code)
+        self.assertEqual(409, client.ask("DELETE", chunk).status_code)
+        self.assertEqual(204, client.ask("DELETE", where).status_code)
+        self.assertEqual(204, client.ask("DELETE", chunk).status_code)
+
     def test_odd_actions_end_as_they_should(self):
         rack = {"rack": documents_of(PCIE)}
         with served(documents=rack, fail=["odd-actions"]) as podms:
