@@ -252,6 +252,7 @@ class TestExamples(unittest.TestCase):
             "resource_state",
             "rpm",
             "stale",
+            "taints",
         }
         self.assertEqual(set(), fields - shown - rare)
 
