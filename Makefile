@@ -24,7 +24,7 @@ STEPS ?=
 # Two builds of a commit are the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 
-.PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes dist \
+.PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes dist deb \
 	release-check clean
 .DEFAULT_GOAL := help
 
@@ -42,6 +42,7 @@ help:
 	@echo 'make docs                  build doc/build/html; warnings are errors'
 	@echo 'make notes                 check the release notes with reno lint; needs the git history'
 	@echo 'make dist                  build dist/*.tar.gz and dist/*.whl'
+	@echo 'make deb                   build dist/*.deb; needs debhelper, dh-virtualenv and python3-venv of Debian'
 	@echo 'make release-check         install and run the packages on empty systems; STEPS=... runs some steps'
 	@echo 'make clean                 remove .venv and all generated files'
 
@@ -106,6 +107,10 @@ dist: .venv/installed-dist .venv/installed-docs
 	$(BIN)/valence-sched complete --shell fish >$(SHARE)/fish/vendor_completions.d/valence-sched.fish
 	$(BIN)/valence-sched complete --shell zsh >$(SHARE)/zsh/site-functions/_valence-sched
 	$(BIN)/python -m build --outdir dist
+
+# The package has the Python packages of this machine's version of Python.
+deb: dist
+	tools/build-deb dist/*.tar.gz dist
 
 # Not in CI: the steps install systems and packages for an hour.
 release-check:

@@ -52,16 +52,20 @@ class TestSettings(ApplicationCase):
         users, key = self.users_file("ann:admin"), self.folder / "zone-key"
         key.write_text("k" * 64)
         key.chmod(0o600)
-        for name in ("service.yaml", "container.yaml"):
-            with self.subTest(name):
-                settings = yaml.safe_load(text(name))
+        for example in (
+            FOLDER / "service.yaml",
+            FOLDER / "container.yaml",
+            ROOT / "debian" / "service.yaml",
+        ):
+            with self.subTest(example):
+                settings = yaml.safe_load(example.read_text())
                 settings |= {"users_file": users, "state": self.state}
                 (reference,) = settings["zones"]["secrets"]
                 reference["file"] = str(key)
                 for word in ("certificate", "private_key"):
                     if word in settings:
                         settings[word] = self.pem(word)
-                path = self.folder / name
+                path = self.folder / example.name
                 path.write_text(yaml.safe_dump(settings))
                 code, out, err = self.run_program("check-config", "--config", str(path))
                 self.assertEqual(0, code, err)
@@ -214,10 +218,10 @@ class TestContainer(unittest.TestCase):
     def test_images_have_plain_names(self):
         services = yaml.safe_load(text("compose.yaml"))["services"].values()
         images = [one["image"] for one in services if "image" in one]
-        images += re.findall(r"^FROM (\S+)", text("Containerfile"), re.MULTILINE)
-        self.assertEqual(3, len(images))
+        images += re.findall(r"^ARG BASE=(\S+)", text("Containerfile"), re.MULTILINE)
+        self.assertEqual(2, len(images))
         for image in images:
-            self.assertRegex(image, r"^[a-z]+:[\d.]+(-slim)?$")
+            self.assertRegex(image, r"^[a-z]+:[a-z\d.]+(-slim)?$")
 
     def test_it_has_two_workers_over_one_database(self):
         document = yaml.safe_load(text("compose.yaml"))
@@ -235,6 +239,9 @@ class TestContainer(unittest.TestCase):
         self.assertIn(re.search(r"cat (\S+)\)", command)[1], secrets)
         self.assertLessEqual({*scheduler["secrets"]}, {*document["secrets"]})
         self.assertTrue(all(port.startswith("127.0.0.1:") for port in scheduler["ports"]))
+        self.assertTrue(scheduler["read_only"])
+        (volume,) = re.findall(r"^VOLUME (\S+)", text("Containerfile"), re.MULTILINE)
+        self.assertEqual([volume], [one.partition(":")[2] for one in scheduler["volumes"]])
 
 
 class TestContainerfile(unittest.TestCase):
@@ -248,7 +255,8 @@ class TestContainerfile(unittest.TestCase):
         return [rest for kind, rest in self.steps if kind == name]
 
     def test_each_step_is_one_that_a_builder_knows(self):
-        known = {"FROM", "RUN", "COPY", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+        known = {"ARG", "FROM", "RUN", "COPY", "ENV", "VOLUME", "USER", "EXPOSE", "HEALTHCHECK",
+                 "STOPSIGNAL", "ENTRYPOINT", "CMD"}  # fmt: skip
         self.assertEqual(known, {name for name, _ in self.steps})
         stages = [rest.split(" AS ")[1] for rest in self.of("FROM") if " AS " in rest]
         self.assertEqual(["build"], stages)
@@ -268,7 +276,8 @@ class TestContainerfile(unittest.TestCase):
         words = shlex.split(run.rpartition("pip install ")[2])
         constraints = words[words.index("--constraint") + 1]
         self.assertTrue((ROOT / constraints.removeprefix("/source/")).is_file(), constraints)
-        (extras,) = re.findall(r"^/source\[([\w,]+)\]$", words[-1])
+        self.assertEqual("/source[${EXTRAS}]", words[-1])
+        ((_, extras),) = (one.split("=") for one in self.of("ARG") if one.startswith("EXTRAS"))
         config = configparser.ConfigParser()
         config.read(ROOT / "setup.cfg")
         self.assertLessEqual({*extras.split(",")}, {*config["options.extras_require"]})
@@ -279,10 +288,69 @@ class TestContainerfile(unittest.TestCase):
         arguments = main.parser().parse_args(json.loads(self.of("CMD")[0]))
         targets = {shlex.split(rest)[-1] for rest in self.of("COPY")}
         self.assertIn(arguments.config, targets)
-        (user,) = self.of("USER")
-        self.assertTrue([run for run in self.of("RUN") if run.endswith(f" {user}")])
+        (user,) = (one.partition(":")[0] for one in self.of("USER"))
+        (home,) = self.of("VOLUME")
+        (made,) = (
+            run for run in self.of("RUN") if f"useradd --uid {user} --home-dir {home} " in run
+        )
+        self.assertIn(f" -g valence-sched {home}", made)
         port = str(yaml.safe_load(text("container.yaml"))["port"])
         self.assertEqual([port], self.of("EXPOSE"))
+
+
+class TestChart(unittest.TestCase):
+    """What the chart repeats of the image; ``make release-check STEPS=chart`` renders it."""
+
+    FOLDER = ROOT / "examples" / "helm"
+
+    def test_it_has_the_user_the_port_and_the_volume_of_the_image(self):
+        template = (self.FOLDER / "templates" / "deployment.yaml").read_text()
+        image = text("Containerfile")
+        (user,) = re.findall(r"^USER (\d+):\1$", image, re.MULTILINE)
+        for word in ("runAsUser", "runAsGroup", "fsGroup"):
+            self.assertIn(f"{word}: {user}\n", template)
+        for pattern, word in (
+            (r"^EXPOSE (\d+)", "containerPort"),
+            (r"^VOLUME (\S+)", "name: state, mountPath"),
+        ):
+            (value,) = re.findall(pattern, image, re.MULTILINE)
+            self.assertIn(f"{word}: {value}", template)
+        (grace,) = re.findall(r"terminationGracePeriodSeconds: (\d+)", template)
+        self.assertGreater(int(grace), DEFAULT_SETTINGS.stop_s)
+
+    def test_its_image_is_that_of_the_release(self):
+        config = configparser.ConfigParser()
+        config.read(ROOT / "setup.cfg")
+        chart = yaml.safe_load((self.FOLDER / "Chart.yaml").read_text())
+        self.assertEqual(config["metadata"]["version"], chart["appVersion"])
+
+
+class TestDebianPackage(unittest.TestCase):
+    """What the package repeats; ``make release-check STEPS=deb`` installs it."""
+
+    FOLDER = ROOT / "debian"
+
+    def test_it_backs_up_the_state_of_its_settings(self):
+        settings = yaml.safe_load((self.FOLDER / "service.yaml").read_text())
+        postinst = (self.FOLDER / "valence-sched.postinst").read_text()
+        self.assertIn(f"state={settings['state']}\n", postinst)
+
+    def test_what_it_installs_exists(self):
+        config = configparser.ConfigParser()
+        config.read(ROOT / "setup.cfg")
+        (extras,) = re.findall(
+            r"^EXTRAS := (.*)", (self.FOLDER / "rules").read_text(), re.MULTILINE
+        )
+        self.assertLessEqual({*extras.split()}, {*config["options.extras_require"]})
+        for line in (self.FOLDER / "valence-sched.install").read_text().splitlines():
+            self.assertTrue([*ROOT.glob(line.split()[0])], line)
+        shared = {*config["options.data_files"]}
+        for line in (self.FOLDER / "valence-sched.links").read_text().splitlines():
+            path = line.split()[0].removeprefix("opt/valence-sched/")
+            if path.startswith("bin/"):
+                self.assertIn(path.removeprefix("bin/"), declared()["console_scripts"])
+            else:
+                self.assertTrue({path, path.rpartition("/")[0]} & shared, line)
 
 
 class TestPage(unittest.TestCase):
