@@ -55,13 +55,15 @@ class Change(NamedTuple):
 
     ``reason`` names a refusal, a loss, or the cause of a failed reading. ``works``: the
     pod manager may still change the node. ``conflicts``: another client changed the node or holds
-    a block.
+    a block. ``lost`` are blocks that the node had before a write and lacks after it, although the
+    change does not name them.
     """
 
     blocks: tuple[str, ...] | None
     reason: str = ""
     works: bool = False
     conflicts: bool = False
+    lost: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:

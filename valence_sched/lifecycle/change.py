@@ -390,7 +390,10 @@ class _Step:
         self.changer.checkpoint(state.lower())
 
     def _change(self, attach: Sequence[str], detach: Sequence[str]) -> Change:
-        """Change the node once; after an error, its blocks are unknown."""
+        """Change the node once; after an error, its blocks are unknown.
+
+        Other blocks that the node loses by the change are attached again, or else it is unknown.
+        """
         if not (attach or detach):
             return Change(self.node.blocks)
         try:
@@ -399,12 +402,12 @@ class _Step:
             return Change(self.node.blocks, str(error))
         names = _tails(attach or detach)
         self.watch(f"{'attaching' if attach else 'detaching'} {names}")
-        try:
-            found = self.changes.change(self.node.uri, attach, detach, self.watch)
-        except errors.PodmError as error:  # before a write
-            found = Change(self._present(), str(error))
-        except Exception as error:
-            found = Change(None, f"{errors.describe_error(error)} (please report this)")
+        found = self._change_once(attach, detach)
+        if lost := [uri for uri in found.lost if uri in self.node.blocks]:
+            self.watch(f"attaching {_tails(lost)} again")
+            why, found = found.reason, self._change_once((*attach, *lost), detach)
+            if _missing(found, lost):
+                found = Change(None, "; ".join(filter(None, (why, found.reason))))
         self.changer.checkpoint("attached" if attach else "detached")
         return found
 
@@ -438,6 +441,14 @@ class _Step:
             found = AmountChange(None, f"{errors.describe_error(error)} (please report this)")
         self.changer.checkpoint(f"{verb}ed amounts")
         return found
+
+    def _change_once(self, attach: Sequence[str], detach: Sequence[str]) -> Change:
+        try:
+            return self.changes.change(self.node.uri, attach, detach, self.watch)
+        except errors.PodmError as error:  # before a write
+            return Change(self._present(), str(error))
+        except Exception as error:
+            return Change(None, f"{errors.describe_error(error)} (please report this)")
 
     def _present(self) -> tuple[str, ...] | None:
         with contextlib.suppress(errors.PodmError):

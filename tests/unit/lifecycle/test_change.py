@@ -47,8 +47,8 @@ class Manager:
     """A pod manager with one host; ``answers`` are taken by the next changes.
 
     An answer is ``None`` (done), a text (refused), ``lost`` (done, without an answer), ``nothing``
-    (a success without an effect), ``half`` (the first block or amount only), ``unread``, or an
-    error to raise. ``loose`` are amounts that are not connected.
+    (a success without an effect), ``half`` (the first block or amount only), ``loses`` (done, but
+    /B/1 is gone), ``unread``, or an error to raise. ``loose`` are amounts that are not connected.
     """
 
     def __init__(self, *blocks):
@@ -134,14 +134,16 @@ class Manager:
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
-        if answer in (None, "lost", "half"):
+        lost = ("/B/1",) if answer == "loses" and "/B/1" in self.blocks else ()
+        if answer in (None, "lost", "half", "loses"):
             count = 1 if answer == "half" else 9
             self.blocks += [uri for uri in attach if uri not in self.blocks][:count]
             gone = [uri for uri in detach if uri in self.blocks][:count]
-            self.blocks = [uri for uri in self.blocks if uri not in gone]
-        reason = {None: "", "half": "the port is full"}.get(answer, answer or "")
+            self.blocks = [uri for uri in self.blocks if uri not in (*gone, *lost)]
+        reasons = {None: "", "half": "the port is full", "loses": "/S/1 has lost /B/1"}
+        reason = reasons.get(answer, answer or "")
         blocks = None if answer == "unread" else tuple(self.blocks)
-        return Change(blocks, reason, works=answer == "nothing")
+        return Change(blocks, reason, works=answer == "nothing", lost=lost)
 
 
 class ChangeCase(unittest.TestCase):
@@ -513,6 +515,20 @@ class TestUncertainty(ChangeCase):
         self.manager.answers = ["lost"]
         self.change(ATTACH)
         self.assert_consistent()
+
+    def test_a_block_that_a_change_drops_is_attached_again(self):
+        self.manager.answers = ["loses"]
+        self.change(ATTACH)
+        self.assertEqual(("+", "/B/2", "/B/3", "/B/1"), self.manager.calls[-1])
+        self.assert_consistent()
+        self.manager.answers = ["loses", None]
+        self.change(NodeChange(detach_blocks=("2",)))
+        self.assertEqual([("-", "/B/2"), ("+", "/B/1")], self.manager.calls[-2:])
+        self.assert_consistent()
+
+    def test_a_block_that_stays_lost_is_named(self):
+        words = "stays ATTACHING: /S/1 has lost /B/1; no slot"
+        self.assertEqual(7, self.unsure(words, ATTACH, "loses", "no slot").exit_code)
 
     def test_an_unread_node_is_reconciled_by_its_blocks(self):
         for answer, end in (("unread", "no block was attached"), (RuntimeError("x"), "no block")):

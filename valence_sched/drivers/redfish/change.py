@@ -15,7 +15,6 @@ from valence_sched.drivers.composer import (
     Watch,
     get_document,
 )
-from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
@@ -45,22 +44,6 @@ class ChangedNode(Protocol):
 
     def is_composing(self, block: str) -> bool:
         """Return whether the pod manager still attaches a block."""
-
-
-def remaining_change(
-    session: Session,
-    node: str,
-    json: Json,
-    present: Sequence[str],
-    attach: Sequence[str],
-    detach: Sequence[str],
-) -> RemainingChange:
-    """Return what remains of a change; the present blocks are spelled as the change spells them."""
-    spelled = {fold_uri(uri): uri for uri in (*detach, *attach)}
-    found = {fold_uri(uri): spelled.get(fold_uri(uri), uri) for uri in present}
-    coming = tuple(uri for uri in dict.fromkeys(attach) if fold_uri(uri) not in found)
-    leaving = tuple(uri for uri in dict.fromkeys(detach) if fold_uri(uri) in found)
-    return RemainingChange(session, node, json, tuple(found.values()), coming, leaving)
 
 
 class ChangeEffect(NamedTuple):
@@ -114,6 +97,13 @@ class BlockChanger:
             return self._wait_until_composed(rest, attach, watch)
         if refused := self._podm.refusal(rest):
             return refused
+        done = self._write_all(rest, attach, watch)
+        if done.blocks is None or not (lost := rest.lost(done.blocks)):
+            return done
+        reason = "; ".join(filter(None, (done.reason, f"{node} has lost {', '.join(lost)}")))
+        return done._replace(reason=reason, lost=lost)
+
+    def _write_all(self, rest: RemainingChange, attach: Sequence[str], watch: Watch) -> Change:
         closed, races = set[str](), 0
         problem = form_problem = ""
         while rest.size:
@@ -165,7 +155,7 @@ class BlockChanger:
             rest = effect.rest
             if rest is not None:
                 has_effect = not rest.size or (rest.size < change.size and not way.on_host)
-                if has_effect or not is_open:
+                if (has_effect and not change.lost(rest.present)) or not is_open:
                     break
             if not left or not patience.pause():
                 break

@@ -22,8 +22,9 @@ from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, fold_uri
 from valence_sched.drivers.redfish import hot_plug, methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
-from valence_sched.drivers.redfish.change import BlockChanger, remaining_change
+from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.describe import own_status
+from valence_sched.drivers.redfish.fabric import HostZones
 from valence_sched.drivers.redfish.methods import (
     CHANGE_METHODS,
     ChangeMethod,
@@ -32,15 +33,11 @@ from valence_sched.drivers.redfish.methods import (
     RemainingChange,
     choose_change,
     choose_write,
+    remaining_change,
 )
+from valence_sched.drivers.redfish.placed import PlacedHost, PlacedNodes, ZoneMethods
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
-from valence_sched.drivers.redfish.verify import (
-    NodeReader,
-    PlacedNodes,
-    Written,
-    describe_block,
-    is_composing,
-)
+from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
@@ -131,7 +128,8 @@ class RedfishNode:
         self, session: Session, reader: NodeReader, own: tuple[ChangeMethod, ...] = ()
     ) -> None:
         self._session, self._reader = session, reader
-        self._ways = (*own, *CHANGE_METHODS)
+        zone = ZoneMethods(HostZones(session))
+        self._ways = (*own, *CHANGE_METHODS, zone.by_action, zone.by_list)
         self._known: dict[str, tuple[str, ...]] = {}
 
     def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
@@ -167,9 +165,6 @@ class RedfishNode:
         return is_composing(self._reader.block(block))
 
 
-_UNCHANGEABLE = "nothing can be attached or detached: the service has no CompositionService"
-
-
 class RedfishComposer:
     """Composes on one Redfish service; ``own`` and ``own_changes`` are methods of its vendor."""
 
@@ -186,7 +181,9 @@ class RedfishComposer:
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
-        self._placed = PlacedNodes(session)
+        zones = HostZones(session)
+        self._placed_changer = BlockChanger(session, patience, PlacedHost(session, zones))
+        self._placed = PlacedNodes(session, zones, self._placed_changer.change)
         self._reservation: str | None = None
 
     @functools.cached_property
@@ -202,8 +199,7 @@ class RedfishComposer:
         amounts = self._amounts.conflicts(request)
         if (host := self._placed_host(request)) is None:
             return [*self._reader.conflicts(request), *amounts]
-        why = self._placed.conflict(host)
-        return [*([f"{host}: {why}"] if why else []), *amounts]
+        return [*self._placed.conflicts(host, request), *amounts]
 
     def previews(self) -> bool:
         return methods.read_capabilities(self._session).compose_target is not None
@@ -267,8 +263,7 @@ class RedfishComposer:
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
         if way.body is None:
-            watch(f"composing ({way.name})")
-            return self._placed.read(way.target)
+            return self._placed.compose(way.target, request, watch)
         if self._reservation:
             way = way._replace(body=way.body | {"ReservationId": self._reservation})
         outcome, sent = self._compose_once(request, way, watch)
@@ -300,8 +295,8 @@ class RedfishComposer:
 
     def _read_node(self, request: CompositionRequest, node: str | None) -> CompositionResult:
         try:
-            if self._placed_host(request) is not None:
-                return self._placed.read(node)
+            if (host := self._placed_host(request)) is not None:
+                return self._placed.read_node(host, request, node)
         except PodmError as error:
             return composer.unread_result(error, node)
         is_unnamed = node is None
@@ -316,8 +311,10 @@ class RedfishComposer:
             return self._without_amounts(before, amounts, watch) if amounts else before
         uri = before.node
         watch("decomposing")
-        if self._placed_host(request) is not None:  # the host stays, nothing is written
-            return self._without_amounts(CompositionResult(state="absent"), before.amounts, watch)
+        if self._placed_host(request) is not None:
+            gone = self._placed.remove(uri, request, watch)
+            is_gone = gone.state == "absent"
+            return self._without_amounts(gone, before.amounts, watch) if is_gone else gone
         last = map(self._reader.last_block, before.blocks)
         marked = [block.uri for block in last if block and block.reserved]
 
@@ -347,12 +344,14 @@ class RedfishComposer:
     def change(
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
-        if self._places:
-            return Change(self._placed.read(node).blocks or None, _UNCHANGEABLE)
-        return self._changer.change(node, attach, detach, watch)
+        return self._node_changer.change(node, attach, detach, watch)
 
     def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
-        return _UNCHANGEABLE if self._places else self._changer.refusal(node, attach, detach)
+        return self._node_changer.refusal(node, attach, detach)
+
+    @property
+    def _node_changer(self) -> BlockChanger:
+        return self._placed_changer if self._places else self._changer
 
     def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
         return self._amounts.attach_refusal(request, node)
@@ -380,12 +379,7 @@ class RedfishComposer:
         actions.set_power(self._session, node, on, self._patience, watch)
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
-        if not self._places:
-            return self._changer.present(node)
-        found = self._placed.read(node)
-        if found.state == "unknown":
-            raise PodmError(found.reason)
-        return found.blocks or None
+        return self._placed.blocks(node) if self._places else self._changer.present(node)
 
     def is_hot_removable(self, block: str) -> bool:
         return hot_plug.is_hot_removable(self._session, block)

@@ -337,6 +337,19 @@ def block_of_server(
     return schema.ResourceBlock(server.uri, json, server.notes)
 
 
+def block_of_device(device: schema.FabricDevice, is_free: bool) -> schema.ResourceBlock:
+    """Return the block that a device of a fabric is, whose zones attach it to hosts."""
+    kind = str(device.pooled_kind)
+    json = {
+        "Name": device.name,
+        "ResourceBlockType": [kind],
+        "CompositionStatus": {"CompositionState": "Unused" if is_free else "Composed"},
+        "Status": device.json.get("Status"),
+        {"Storage": "Drives"}.get(kind, "Processors"): [{"@odata.id": device.uri}],
+    }
+    return schema.ResourceBlock(device.uri, json, device.notes)
+
+
 def own_status(block: schema.ResourceBlock) -> inventory.Status:
     """Return the status of a block itself, without the status of its devices."""
     return status_of(block, with_parts=False)

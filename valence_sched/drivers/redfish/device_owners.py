@@ -3,7 +3,7 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import Link, Notes
@@ -300,9 +300,14 @@ def devices_of_systems(
 
 
 def devices_by_block(
-    service: LinkedDocuments, blocks: Sequence[ResourceBlock], statuses: Mapping[str, Status]
+    service: LinkedDocuments,
+    blocks: Sequence[ResourceBlock],
+    statuses: Mapping[str, Status],
+    pooled: Container[str] = (),
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block by its URI, every device in one block only.
+
+    A ``pooled`` device is a block itself, although the system that it is attached to lists it.
 
     A device of several blocks belongs to the block in use, so that it is never free twice; else to
     a block that is not free for another reason; else to the first block.
@@ -320,6 +325,8 @@ def devices_by_block(
     reached: dict[str, Devices] = {}
     for block in blocks:
         merged = merge_lists(block.uri, lists[block.uri], trusted, service.notes)
+        if block.uri not in pooled:
+            merged = {uri: device for uri, device in merged.items() if uri not in pooled}
         systems = systems_of[block.uri]
         reached[block.uri] = _completed(service, merged, [block, *systems], systems)
     return assign_devices(reached, statuses, trusted, service.notes)

@@ -49,13 +49,14 @@ def is_hot_removable(session: Session, block: str) -> bool:
     """
     try:
         json = get_document(session, block) or {}
-        devices = list(_devices(session, ResourceBlock(block, json, NO_NOTES))) or [block]
+        devices = list(block_devices(session, ResourceBlock(block, json, NO_NOTES))) or [block]
         return all(_is_removable(session, uri) for uri in devices)
     except PodmError:
         return False
 
 
-def _devices(session: Session, block: ResourceBlock) -> Iterator[str]:
+def block_devices(session: Session, block: ResourceBlock) -> Iterator[str]:
+    """Yield the URIs of the devices that a block links."""
     for link in _HOLDERS:
         yield from _members(session, link.of(block))
     for uri in _members(session, block.storage):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.actions import action_parameters, find_action
@@ -116,12 +116,33 @@ class RemainingChange(NamedTuple):
         gone = set(map(fold_uri, self.detach))
         return tuple(uri for uri in (*self.present, *self.attach) if fold_uri(uri) not in gone)
 
+    def lost(self, present: Iterable[str]) -> tuple[str, ...]:
+        """Return the blocks that are not present any more, although they are not to be detached."""
+        known = set(map(fold_uri, (*present, *self.detach)))
+        return tuple(uri for uri in self.present if fold_uri(uri) not in known)
+
     def etag(self, uri: str) -> str | None:
         found: Any = self.json.get("@odata.etag") if uri == self.node else None
         if not found:
             reply = self.session.get(uri)
             found = reply.headers.get("ETag") or (reply.body or {}).get("@odata.etag")
         return found if isinstance(found, str) and found and self.tagged else None
+
+
+def remaining_change(
+    session: Session,
+    node: str,
+    json: Json,
+    present: Sequence[str],
+    attach: Sequence[str],
+    detach: Sequence[str],
+) -> RemainingChange:
+    """Return what remains of a change; the present blocks are spelled as the change spells them."""
+    spelled = {fold_uri(uri): uri for uri in (*detach, *attach)}
+    found = {fold_uri(uri): spelled.get(fold_uri(uri), uri) for uri in present}
+    coming = tuple(uri for uri in dict.fromkeys(attach) if fold_uri(uri) not in found)
+    leaving = tuple(uri for uri in dict.fromkeys(detach) if fold_uri(uri) in found)
+    return RemainingChange(session, node, json, tuple(found.values()), coming, leaving)
 
 
 class ChangeMethod(Protocol):
@@ -194,12 +215,12 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
 
 
 def placed(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
-    """Return no write for the host that is the only block of the request."""
-    below = fold_uri(f"{capabilities.systems}/")
-    hosts = [uri for uri in request.blocks if fold_uri(uri).startswith(below)]
+    """Return no write for the host of the request; its other blocks are attached to the host."""
+    systems = fold_uri(str(capabilities.systems))
+    hosts = [uri for uri in request.blocks if fold_uri(uri).rpartition("/")[0] == systems]
     if not (capabilities.places and hosts):
         return None
-    if len(request.blocks) > 1:
+    if len(hosts) > 1:
         return "a node is one host, because the service has no CompositionService"
     return ComposeWrite("placed", hosts[0], None, True)
 

@@ -14,6 +14,7 @@ from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
 from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import describe, device_owners, schema
+from valence_sched.drivers.redfish.fabric import FabricDevices
 from valence_sched.drivers.redfish.stocks import stocks
 from valence_sched.model import inventory
 from valence_sched.model.inventory import BlockType, CompositionState, Devices, Limit, Node, Status
@@ -101,7 +102,8 @@ class RedfishResources(NamedTuple):
     """The resources of a pod manager that link blocks.
 
     ``host_parts`` has the own blocks of each host by its URI, if free hosts are offered.
-    ``servers`` are the hosts of a service without a composition service: each is its only block.
+    ``servers`` are the hosts of a service without a composition service: each is a block. The
+    devices in their ``fabrics`` are blocks too.
     """
 
     root: schema.ServiceRoot
@@ -111,6 +113,7 @@ class RedfishResources(NamedTuple):
     systems: list[schema.ListedSystem]
     host_parts: dict[str, set[str]]
     servers: dict[str, schema.Server]
+    fabrics: FabricDevices
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
@@ -167,11 +170,14 @@ def _find(service: LinkedDocuments) -> RedfishResources:
         for block in service.follow(it.blocks, schema.ResourceBlock, it.uri, blocks):
             blocks.setdefault(block.uri, block)
     servers, parts_of_servers = _servers(service, root)
+    ends = {server.uri: server.endpoints for server in servers}
+    fabrics = FabricDevices.read(service, root.fabrics, ends)
+    for uri, device in fabrics.devices.items():
+        blocks.setdefault(uri, describe.block_of_device(device, not fabrics.hosts_of(uri)))
     for server in servers:
         inside = (server, *parts_of_servers)
-        blocks[server.uri] = describe.block_of_server(
-            server, inside, service.is_free_host(server.uri)
-        )
+        is_free = service.is_free_host(server.uri) and not fabrics.attached_to(server.uri)
+        blocks[server.uri] = describe.block_of_server(server, inside, is_free)
     systems = list(service.follow(root.systems, schema.ListedSystem, root.uri))
     parts = {
         host.uri: {
@@ -187,7 +193,8 @@ def _find(service: LinkedDocuments) -> RedfishResources:
         what = f"found no composition service: {count} in use by an unmanaged system"
         root.remark(f"{what} (--hosts free offers hosts)")
     hosts = {server.uri: server for server in servers}
-    return RedfishResources(root, services, zones, list(blocks.values()), systems, parts, hosts)
+    every = list(blocks.values())
+    return RedfishResources(root, services, zones, every, systems, parts, hosts, fabrics)
 
 
 def _servers(
@@ -226,6 +233,8 @@ def _pools(
     listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
     # If listed zones are unreadable, the pools are unknown.
     if not found.zones and not any(service.json(*it) is None for it in listed):
+        if found.fabrics.every:
+            return _fabric_pools(found, limits.of(None, count(kinds)))
         id_ = inventory.WHOLE_POOL
         whole = inventory.Pool(id=id_, limits=limits.of(None, count(kinds)))
         return (whole,) if kinds else (), {block.uri: [id_] for block in found.blocks}
@@ -239,6 +248,32 @@ def _pools(
         for uri in inside.keys() & members.keys():
             members[uri].append(id_)
     return tuple(pools), members
+
+
+def _fabric_pools(
+    found: RedfishResources, limits: Limits
+) -> tuple[tuple[inventory.Pool, ...], dict[str, list[str]]]:
+    """Return a pool for each set of fabrics that a server reaches; a node has one server."""
+    reached = {
+        uri: frozenset(fabric.uri for fabric in found.fabrics.every if uri in fabric.hosts)
+        for uri in found.servers
+    }
+    ids = short_ids(fabric.uri for fabric in found.fabrics.every)
+    names = {
+        of: "+".join(ids[uri] for uri in sorted(of)) or inventory.WHOLE_POOL
+        for of in reached.values()
+    }
+    near: dict[str, set[str]] = {}
+    for fabric in found.fabrics.every:
+        for uri in fabric.ends:
+            near.setdefault(uri, set()).add(fabric.uri)
+    members = {
+        block.uri: [name for of, name in names.items() if near.get(block.uri, set()) & of]
+        for block in found.blocks
+    }
+    members |= {uri: [names[of]] for uri, of in reached.items()}
+    limits = {**limits, "ComputerSystem": Limit(1, 1)}
+    return tuple(inventory.Pool(id=name, limits=limits) for name in names.values()), members
 
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
@@ -257,9 +292,10 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
     names = Counter(server.label for server in found.servers.values())
     for uri, server in found.servers.items():
-        if not service.is_free_host(uri):
+        attached = found.fabrics.attached_to(uri)
+        if attached or not service.is_free_host(uri):
             name = server.label if names[server.label] == 1 else None  # often "System"
-            yield Node(uri=uri, name=name, blocks=(uri,))
+            yield Node(uri=uri, name=name, blocks=(uri, *attached))
 
 
 def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
@@ -319,7 +355,8 @@ def _blocks(
     alike = service.shared(_status_memo)
     states = {it.uri: _used_by(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks}
     listed = {it.uri: it for it in found.systems if not it.is_composed}
-    owned = device_owners.devices_by_block(service, found.blocks, states)
+    pooled = found.fabrics.devices
+    owned = device_owners.devices_by_block(service, found.blocks, states, pooled)
     describer = service.shared(describe.Describer)
     for block in found.blocks:
         devices = describer.describe(owned[block.uri])
@@ -335,12 +372,13 @@ def _blocks(
             block.remark(f"{what} (cannot be composed)", schema.ResourceBlock.composition_state)
         if not members[block.uri] and status.slots:
             block.remark("found in no zone, expected in one (cannot be composed)")
+        ends = [it.uri for it in found.fabrics.every if block.uri in it.hosts | it.ends.keys()]
         yield inventory.Block(
             uri=block.uri,
             name=block.name,
             type=kinds[block.uri],
             pools=tuple(members[block.uri]),
-            places=describe.topology_of(service, block.uri, block.chassis, owned[block.uri]),
+            places=describe.topology_of(service, block.uri, block.chassis, owned[block.uri], ends),
             status=status,
             devices=devices,
         )

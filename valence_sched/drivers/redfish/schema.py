@@ -6,7 +6,7 @@ unknown to Redfish, never counts; Warning counts unless a policy is stricter. A 
 known Critical parts counts without these parts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
@@ -27,7 +27,7 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
-from valence_sched.model.inventory import Health
+from valence_sched.model.inventory import BlockType, Health
 
 
 class Identifier(Resource):
@@ -383,6 +383,7 @@ class Server(System):
     host_name = Field("HostName", text, "the name of its node, else Name, if unique")
     power = Field("PowerState", text, "Off: its state Disabled or StandbyOffline counts as Enabled")
     chassis = Field("Links/Chassis", links, "its enclosures")
+    endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
     boot = Field("Boot", only_objects, "absent beside systems with it: part of the only host")
 
     @property
@@ -446,6 +447,69 @@ class CompositionService(NamedResource):
     zones = Link("ResourceZones", Zone, "sets of blocks that a node may combine", collection=True)
 
 
+class OptionalLink(Link):
+    """A link; an empty object counts as a missing link."""
+
+    def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
+        super().__init__(path, to, doc, late=late)
+        self.read = lambda value: () if value == {} else links(value)
+
+
+class FabricDevice(Device):
+    """The entity of an endpoint: a drive, an accelerator, or another device."""
+
+    lasting = False
+
+    kind = Field("@odata.type", text, "distinguishes drives and processors")
+    processor_type = Field("ProcessorType", text, "GPU, FPGA, …; a CPU is not pooled")
+
+    @property
+    def class_name(self) -> str:
+        return (self.kind or "").removeprefix("#").partition(".")[0]
+
+    @property
+    def pooled_kind(self) -> BlockType | None:
+        """``Storage`` for a drive, ``Processor`` for an accelerator, else None."""
+        kind = self.class_name.casefold()
+        if not kind:  # otherwise its path decides, such as /Drives/1
+            kind = self.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
+        if kind == "processor" and (self.processor_type or "CPU").casefold() != "cpu":
+            return "Processor"
+        return "Storage" if kind == "drive" else None
+
+
+class ConnectedEntity(Resource):
+    role = Field("EntityRole", text, "Initiator uses a device; any other role offers one")
+    entity = OptionalLink("EntityLink", FabricDevice, "the device behind it")
+
+    @property
+    def leads(self) -> bool:
+        return self.role is None or self.role.casefold() != "initiator"
+
+
+class Endpoint(NamedResource):
+    """Endpoint of a connection through a fabric."""
+
+    entities = Parts("ConnectedEntities", ConnectedEntity, "the devices or the host behind it")
+    ports = Field("Links/Ports", links, "the switch ports of the endpoint")
+
+    @property
+    def connected(self) -> Iterator[ConnectedEntity]:
+        kind = ConnectedEntity
+        return (self.part(kind, json, "ConnectedEntities") for json in self.entities)
+
+
+class FabricZone(NamedResource):
+    """Zone of a fabric: endpoints that are connected now."""
+
+    endpoints = Field("Links/Endpoints", links, "the connected endpoints, which are in use")
+
+
+class Fabric(NamedResource):
+    endpoints = Link("Endpoints", Endpoint, "endpoints", collection=True)
+    zones = Link("Zones", FabricZone, "the zones that connect endpoints", collection=True)
+
+
 class ProvidingDrive(NamedResource):
     """Drive of a storage pool without a stated size."""
 
@@ -494,6 +558,14 @@ class ServiceRoot(NamedResource):
         Server,
         "hosts, without a composition service",
         collection=True,
+        unless=("CompositionService", "ResourceBlocks"),
+    )
+    fabrics = AlternativeLink(
+        "Fabrics",
+        Fabric,
+        "fabrics, without a composition service: their zones attach devices to hosts",
+        collection=True,
+        levels=4,
         unless=("CompositionService", "ResourceBlocks"),
     )
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -11,19 +11,12 @@ from msgspec.structs import replace
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
-from valence_sched.drivers.redfish.describe import (
-    IN_USE,
-    block_of_server,
-    is_free_host,
-    is_host_part,
-    own_status,
-)
+from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, is_host_part, own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, Host, composes_exact_blocks
 from valence_sched.drivers.redfish.schema import (
     CompositionService,
     ListedSystem,
     ResourceBlock,
-    Server,
     ServiceRoot,
 )
 from valence_sched.errors import PodmError
@@ -386,37 +379,6 @@ class NodeReader:
             return None
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES)
         return block
-
-
-class PlacedNodes:
-    """The nodes of one service; a node is its host, which is also its only block."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def conflict(self, host: str) -> str | None:
-        """Return the state of a host that prevents its use, None whether it is on or off."""
-        server = self._host(host)
-        if server is None:
-            return "found no such host"
-        status = own_status(block_of_server(server, (), is_free=True))
-        return None if status.slots else f"found {status.condition}"
-
-    def read(self, host: str | None) -> CompositionResult:
-        """Read a node by its host; without one it is ``absent``, since nothing was written."""
-        try:
-            server = self._host(host) if host else None
-        except PodmError as error:
-            return unread_result(error, host)
-        if server is None:
-            reason = f"{host}: found no such host" if host else ""
-            return CompositionResult(state="absent", reason=reason)
-        return CompositionResult(state="composed", node=host, blocks=(server.uri,))
-
-    def _host(self, uri: str) -> Server | None:
-        json = get_document(self._session, uri)
-        server = Server(uri, json, NO_NOTES) if json else None
-        return server if server and server.leads else None
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:

@@ -7,9 +7,8 @@ from valence_sched.drivers.actions import action_target
 from valence_sched.drivers.composer import Change, Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri, link_paths
-from valence_sched.drivers.redfish.change import remaining_change
 from valence_sched.drivers.redfish.describe import IN_USE
-from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
+from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange, remaining_change
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode
 from valence_sched.errors import PodmError
 

@@ -24,7 +24,7 @@ from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.hot_plug import is_hot_removable
-from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
+from valence_sched.drivers.redfish.schema import FabricZone, ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd import schema
 from valence_sched.drivers.rsd.change import RsdNode
@@ -434,15 +434,15 @@ def _device_status(
     service: LinkedDocuments, device: PooledDevice, nodes: list[RackNode]
 ) -> Status | None:
     """Return the status of a pooled device, None without a readable endpoint."""
-    ends = list(service.follow(device.endpoints, schema.Endpoint, device.uri))
+    ends = list(service.follow(device.endpoints, schema.RackEndpoint, device.uri))
     zoned: set[str | None] = set()
     for end in ends:
         uri, _, number = end.uri.rpartition("/Endpoints/")
         fabric = service.json(uri, end.uri) if number and uri else None
         if fabric is None:
             return None
-        zones = schema.Fabric(uri, fabric, NO_NOTES).zones
-        for zone in service.follow(zones, schema.FabricZone, uri):
+        zones = schema.RackFabric(uri, fabric, NO_NOTES).zones
+        for zone in service.follow(zones, FabricZone, uri):
             zoned |= {service.uri(link, zone.uri) for link in zone.endpoints}
     if not ends:
         return None

@@ -141,7 +141,7 @@ class FabricReach(NamedTuple):
 
 def _reachable_fabrics(
     service: LinkedDocuments,
-    fabrics: Iterable[schema.Fabric],
+    fabrics: Iterable[schema.RackFabric],
     systems: list[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
@@ -160,36 +160,27 @@ def _reachable_fabrics(
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
 
-def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[FabricOffer]:
-    zones = list(service.follow(fabric.zones, schema.FabricZone, fabric.uri))
+def _offers_of(service: LinkedDocuments, fabric: schema.RackFabric) -> Iterator[FabricOffer]:
+    zones = list(service.follow(fabric.zones, standard.FabricZone, fabric.uri))
     zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
     is_network = fabric.type is not None and fabric.type.casefold() in NETWORK_TYPES
     reached = frozenset() if is_network else frozenset([fabric.uri])
-    for endpoint in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
+    for endpoint in service.follow(fabric.endpoints, schema.RackEndpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
-        offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
+        offered = (link for entity in endpoint.connected if entity.leads for link in entity.entity)
         for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
-            kind = device.class_name.casefold()
-            if not kind:  # otherwise its path decides, such as /Drives/1
-                kind = device.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
-            is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
-            if kind == "drive" or is_card:
+            if (kind := device.pooled_kind) is not None:
                 ends = (endpoint.uri, *endpoint.ports)
-                yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
-
-
-def _entities(endpoint: schema.Endpoint) -> Iterator[schema.ConnectedEntity]:
-    for json in endpoint.entities:
-        yield endpoint.part(schema.ConnectedEntity, json, "ConnectedEntities")
+                yield FabricOffer(device, kind == "Storage", reached, ends, is_zoned)
 
 
 def _hosts(
-    service: LinkedDocuments, fabric: schema.Fabric, systems: list[schema.RackSystem]
+    service: LinkedDocuments, fabric: schema.RackFabric, systems: list[schema.RackSystem]
 ) -> set[str]:
     hosts, ours, cables = set[str](), set[str](), set[str]()
-    for end in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
+    for end in service.follow(fabric.endpoints, schema.RackEndpoint, fabric.uri):
         ours.add(end.uri)
-        for entity in _entities(end):
+        for entity in end.connected:
             hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
     for switch in service.follow(fabric.switches, schema.Switch, fabric.uri):
         ports = service.follow(switch.ports, schema.FabricPort, switch.uri)
@@ -311,7 +302,7 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
     root = schema.RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     if not (root.rack_nodes or root.nodes):  # without the nodes the use of hardware is unknown
         return RsdResources(root, [], [], [], [], {})
-    fabrics = list(service.follow(root.fabrics, schema.Fabric, root.uri))
+    fabrics = list(service.follow(root.fabrics, schema.RackFabric, root.uri))
     systems = list(service.follow(root.systems, schema.RackSystem, root.uri))
 
     def each(type_: type[R], *links: tuple[str, ...]) -> list[R]:

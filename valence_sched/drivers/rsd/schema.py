@@ -6,64 +6,45 @@ from valence_sched.drivers.fields import (
     Link,
     NamedResource,
     Parts,
-    Resource,
     amount,
     flag,
     links,
     text,
     words,
 )
-from valence_sched.drivers.redfish.schema import Device, SimpleStorage, StoragePool, System
+from valence_sched.drivers.redfish.schema import (
+    ConnectedEntity,
+    Endpoint,
+    Fabric,
+    FabricDevice,
+    OptionalLink,
+    SimpleStorage,
+    StoragePool,
+    System,
+)
 
 OEM = "Oem/Intel_RackScale"
 
 
-class OptionalLink(Link):
-    """A link; an empty object counts as a missing link."""
+class PooledDevice(FabricDevice):
+    """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service.
 
-    def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
-        super().__init__(path, to, doc, late=late)
-        self.read = lambda value: () if value == {} else links(value)
+    Its erase state changes with every node.
+    """
 
-
-class PooledDevice(Device):
-    """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service."""
-
-    lasting = False  # the erase state changes with every node
-
-    kind = Field("@odata.type", text, "distinguishes drives, processors and volumes")
-    processor_type = Field("ProcessorType", text, "FPGA, …")
     capacity_bytes = Field("CapacityBytes", amount, "size of a drive", "bytes")
     drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive is free only if true")
     storage = Field(f"{OEM}/Storage", links, "the storage of the system that uses the drive")
     fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA is not free if false")
 
-    @property
-    def class_name(self) -> str:
-        return (self.kind or "").removeprefix("#").partition(".")[0]
 
-
-class ConnectedEntity(Resource):
-    role = Field("EntityRole", text, "Initiator uses a device; any other role offers one")
+class RackEntity(ConnectedEntity):
     entity = OptionalLink("EntityLink", PooledDevice, "the device behind it")
 
-    @property
-    def leads(self) -> bool:
-        return self.role is None or self.role.casefold() != "initiator"
 
-
-class Endpoint(NamedResource):
-    """Endpoint of a connection through a fabric."""
-
-    entities = Parts("ConnectedEntities", ConnectedEntity, "the devices behind it")
-    ports = Field("Links/Ports", links, "the switch ports of the endpoint")
+class RackEndpoint(Endpoint):
+    entities = Parts("ConnectedEntities", RackEntity, "the devices behind it")
     zones = Field(f"Links/{OEM}/Zones", links, "its zones (2.3 and later)")
-
-
-class FabricZone(NamedResource):
-    """Zone of a fabric: endpoints that are connected now."""
-
-    endpoints = Field("Links/Endpoints", links, "the connected endpoints, which are in use")
 
 
 class FabricPort(NamedResource):
@@ -78,10 +59,9 @@ class Switch(NamedResource):
     ports = Link("Ports", FabricPort, "its ports", collection=True)
 
 
-class Fabric(NamedResource):
+class RackFabric(Fabric):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
-    endpoints = Link("Endpoints", Endpoint, "endpoints", collection=True)
-    zones = Link("Zones", FabricZone, "the zones that connect endpoints", collection=True)
+    endpoints = Link("Endpoints", RackEndpoint, "endpoints", collection=True)
     switches = Link("Switches", Switch, "its switches", collection=True, late=True)
 
 
@@ -142,7 +122,7 @@ class RackRoot(NamedResource):
     nodes = Link("Nodes", RackNode, "composed nodes (2.1)", collection=True)
     rack_nodes = Link(f"{OEM}/Nodes", RackNode, "composed nodes (2.2 and later)", collection=True)
     systems = Link("Systems", RackSystem, "all systems", collection=True, levels=5)
-    fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True, levels=4)
+    fabrics = Link("Fabrics", RackFabric, "PCIe and network fabrics", collection=True, levels=4)
     services = Link("Services", StorageService, "storage (2.1)", collection=True, levels=3)
     rack_services = Link(
         f"{OEM}/Services", StorageService, "storage (2.2 and later)", collection=True, levels=3

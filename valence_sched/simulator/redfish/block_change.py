@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of the blocks of systems, by PATCH or by an action: at once, late, or by a task."""
+"""Changes of systems by lists of blocks and by zones: at once, late, or by a task."""
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from valence_sched.simulator.redfish.composition import Composition, named_blocks
+from valence_sched.simulator.redfish.fabric import FabricZones
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
@@ -15,6 +17,17 @@ VERBS = ("AddResourceBlock", "RemoveResourceBlock")
 CUT = HttpReply(0)
 
 
+class ChangeTarget(NamedTuple):
+    """A document with a list that attaches: the blocks of a system, or the endpoints of a zone."""
+
+    uri: str
+    system: str
+    present: list[str]
+    check: Callable[[Sequence[str]], None]
+    apply: Callable[[Sequence[str]], None]
+    composing: Callable[[Sequence[str]], Sequence[str]]
+
+
 class BlockChanges:
     """The changes of one pod manager, with its faults."""
 
@@ -23,12 +36,13 @@ class BlockChanges:
     ) -> None:
         self._composition, self._tasks, self._faults = composition, tasks, faults
         self._documents, self._clock = composition.documents, clock
+        self._zones = FabricZones(composition)
         self._late: list[tuple[float, Callable[[], str]]] = []
 
     def patch(self, system: str, body: Json, client: str) -> HttpReply | None:
         """Replace the blocks of a system; return None if the rest of the body remains."""
         wanted = named_blocks(docs.value_at(body, "Links", "ResourceBlocks"))
-        reply = self._change(system, wanted, client)
+        reply = self._change(self._system(system, client), wanted)
         if reply is None and "patch-replaces" in self._faults:
             links = docs.object_of(self._documents.get(system), "Links")
             self._documents.update(system, Links={"ResourceBlocks": links["ResourceBlocks"]})
@@ -51,7 +65,36 @@ class BlockChanges:
             if body.get(parameter) not in (None, self._documents.etag(uri)):
                 raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
         wanted = [it for it in had if it not in named] if is_removal else [*had, *named]
-        return self._change(system, list(dict.fromkeys(wanted)), client) or HttpReply(204)
+        target = self._system(system, client)
+        return self._change(target, list(dict.fromkeys(wanted))) or HttpReply(204)
+
+    def is_zone(self, uri: str) -> bool:
+        return bool(self._zones.host(uri))
+
+    def patch_zone(self, zone: str, body: Json) -> HttpReply:
+        """Replace the endpoints of a zone."""
+        links = docs.value_at(body, "Links", "Endpoints")
+        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
+            text = "Links.Endpoints is not an array of links."
+            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "Endpoints")
+        changed = self._change(self._zone(zone), docs.uris(links))
+        return changed or HttpReply(200, self._documents.get(zone))
+
+    def act_on_zone(self, zone: str, verb: str, body: Json) -> HttpReply:
+        """Carry out an action of a zone that advertises it."""
+        json = self._documents.get(zone)
+        if docs.value_at(json, "Actions", f"#Zone.{verb}") is None:
+            return docs.not_found(f"{zone}/Actions/Zone.{verb}")
+        present, end = docs.uris_at(json, "Links", "Endpoints"), docs.uri_at(body, "Endpoint")
+        is_removal = verb == "RemoveEndpoint"
+        if not end or (is_removal and end not in present):
+            text = f"Endpoint is not an endpoint that {verb} applies to."
+            raise RequestRefused(400, "ActionParameterValueError", text, "Endpoint", verb)
+        for parameter, uri in (("ZoneETag", zone), ("EndpointETag", end)):
+            if body.get(parameter) not in (None, self._documents.etag(uri)):
+                raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
+        wanted = [it for it in present if it != end] + ([] if is_removal else [end])
+        return self._change(self._zone(zone), list(dict.fromkeys(wanted))) or HttpReply(204)
 
     def tick(self) -> None:
         due = [run for due_s, run in self._late if due_s <= self._clock()]
@@ -59,45 +102,88 @@ class BlockChanges:
         for run in due:
             run()
 
-    def _change(self, system: str, wanted: Sequence[str], client: str) -> HttpReply | None:
-        """Change the blocks; return the answer of a fault or a task, None for the usual answer."""
-        json, faults = self._documents.get(system), self._faults
-        had = docs.uris_at(json, "Links", "ResourceBlocks")
-        for block in faults.once("change-race"):
-            uris = (uri for uri in self._documents if uri.endswith(f"/{block.rpartition('/')[2]}"))
-            self._apply(system, [*had, *list(uris)[:1]])
-            raise RequestRefused(412, "PreconditionFailed", f"{system} has changed.")
-        added = [block for block in wanted if block not in had]
-        if "change-off" in faults and docs.value_at(json, "PowerState") != "Off":
-            text = f"{system} must be off to change its resource blocks."
+    def _change(self, target: ChangeTarget, wanted: Sequence[str]) -> HttpReply | None:
+        """Change the list; return the answer of a fault or a task, None for the usual answer."""
+        faults, had, where = self._faults, target.present, target.uri
+        for name in faults.once("change-race"):
+            named = (uri for uri in self._documents if uri.endswith(f"/{name.rpartition('/')[2]}"))
+            uris = [uri for uri in named if ("/Endpoints/" in uri) == (where != target.system)]
+            target.apply([*had, *uris[:1]])
+            raise RequestRefused(412, "PreconditionFailed", f"{where} has changed.")
+        added = [uri for uri in wanted if uri not in had]
+        power = docs.value_at(self._documents.get(target.system), "PowerState")
+        if "change-off" in faults and power != "Off":
+            text = f"{target.system} must be off to change what is attached to it."
             raise RequestRefused(409, "ResourceInUse", text)
         if added and (code := faults.number("full-ports")) is not None:
-            text = f"No port of {system} is free for {added[0]}."
-            raise RequestRefused(code, "ResourceExhaustion", text, system)
-        if "fixed-hosts" in faults:
-            self._composition.check_host_change(system, wanted)
-        else:
-            self._composition.check_change(system, wanted, client)
+            text = f"No port of {target.system} is free for {added[0]}."
+            raise RequestRefused(code, "ResourceExhaustion", text, where)
+        target.check(wanted)
         if "empty-change" in faults:
             return HttpReply(204)
         for _ in faults.once("half-change"):
-            gone = [block for block in had if block not in wanted]
+            gone = [uri for uri in had if uri not in wanted]
             some = [*added, *gone][: len(added + gone) // 2]
-            self._apply(system, [it for it in (*had, *some) if it not in gone or it not in some])
+            target.apply([it for it in (*had, *some) if it not in gone or it not in some])
             return CUT
-        run = functools.partial(self._apply, system, wanted)
+        run = functools.partial(self._run, target, wanted)
         if (late_ms := faults.number("late-change")) is not None:
-            self._late.append((self._clock() + late_ms / 1000, run))
+            self._later(late_ms, run)
             return HttpReply(204)
         if (slow_ms := faults.number("slow-change")) is not None:
-            blocks = () if "fixed-hosts" in faults else added
+            blocks = target.composing(added)
             return self._tasks.start(run, blocks, duration_s=slow_ms / 1000)
         run()
         return None
 
-    def _apply(self, system: str, wanted: Sequence[str]) -> str:
-        if "fixed-hosts" in self._faults:
-            self._composition.change_host(system, wanted)
+    def _run(self, target: ChangeTarget, wanted: Sequence[str]) -> str:
+        target.apply(wanted)
+        for added in (uri for uri in wanted if uri not in target.present):
+            if "other-slot" in self._faults:
+                self._move(target, added)
+            if (gone_ms := self._faults.number("drop-other")) is not None:
+                self._drop(target, gone_ms)
+        return target.system
+
+    def _move(self, target: ChangeTarget, added: str) -> None:
+        """Let an attached device show at another endpoint, or in a slot without hot plug."""
+        if target.uri != target.system:
+            self._zones.move(target.uri, added)
+        elif f"{added}/PCIeDevice" in self._documents:
+            self._documents.update(f"{added}/PCIeDevice", Slot={"HotPluggable": False})
+
+    def _drop(self, target: ChangeTarget, gone_ms: int) -> None:
+        """Detach the last block of another system, or device of another zone, for some time."""
+        if target.uri != target.system:
+            others = [self._zone(uri) for uri in self._zones.others_with_devices(target.uri)]
         else:
-            self._composition.change(system, wanted)
-        return system
+            systems = self._documents.member_uris(self._composition.systems)
+            every = (self._system(uri, "") for uri in systems if uri != target.system)
+            others = [it for it in every if len(it.present) > 1]
+        for other in others[:1]:
+            other.apply(other.present[:-1])
+
+            def attach_again(other: ChangeTarget = other) -> str:
+                other.apply(other.present)
+                return other.system
+
+            self._later(gone_ms, attach_again)
+
+    def _later(self, after_ms: int, run: Callable[[], str]) -> None:
+        self._late.append((self._clock() + after_ms / 1000, run))
+
+    def _system(self, uri: str, client: str) -> ChangeTarget:
+        present = docs.uris_at(self._documents.get(uri), "Links", "ResourceBlocks")
+        composition = self._composition
+        if "fixed-hosts" in self._faults:
+            check = functools.partial(composition.check_host_change, uri)
+            change = functools.partial(composition.change_host, uri)
+            return ChangeTarget(uri, uri, present, check, change, lambda _added: ())
+        check = functools.partial(composition.check_change, uri, client=client)
+        change = functools.partial(composition.change, uri)
+        return ChangeTarget(uri, uri, present, check, change, lambda added: added)
+
+    def _zone(self, uri: str) -> ChangeTarget:
+        present, zones = docs.uris_at(self._documents.get(uri), "Links", "Endpoints"), self._zones
+        check, change = functools.partial(zones.check, uri), functools.partial(zones.change, uri)
+        return ChangeTarget(uri, zones.host(uri), present, check, change, lambda _added: ())

@@ -195,6 +195,9 @@ class SimulatedPodm:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self.documents:
             return self._system_action(system, action, json, user)
+        zone, mark, action = path.rpartition("/Actions/Zone.")
+        if mark and action and zone in self.documents:
+            return self._changes.act_on_zone(zone, action, json)
         if (made := self._create_member(path, json)) is not None:
             return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
@@ -290,7 +293,11 @@ class SimulatedPodm:
         json = self.documents.get(uri)
         if json is None:
             return docs.not_found(uri)
+        if self._changes.is_zone(uri):
+            return self._changes.patch_zone(uri, body)
         is_system = str(json.get("@odata.type")).startswith("#ComputerSystem.")
+        if is_system and "fabric-zones" in self.faults and "Links" in body:
+            return docs.method_not_allowed("PATCH", uri)
         if is_system and "fixed-hosts" in self.faults and "Links" in body:
             changed = self._changes.patch(uri, body, client)
             return changed or HttpReply(200, self.documents.get(uri))

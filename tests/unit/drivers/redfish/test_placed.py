@@ -265,7 +265,8 @@ class TestComposer(unittest.TestCase):
         change = composer.change(ONE, [TWO], [], quiet)
         self.assertEqual((ONE,), change.blocks)
         self.assertEqual(
-            "nothing can be attached or detached: the service has no CompositionService",
+            "nothing can be attached or detached: the service has no CompositionService, and no"
+            " fabric has a zone of the host",
             change.reason,
         )
         self.nothing_is_sent()

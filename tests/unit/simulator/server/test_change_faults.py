@@ -4,9 +4,13 @@
 import requests
 
 from tests.unit.simulator.server.test_podm import Case
-from tests.unit.simulator.site import BLOCKS, Clock, link, links, message_key
+from tests.unit.simulator.site import BLOCKS, ROOT, Clock, link, links, message_key
 
 C2, D1, G1 = (f"{BLOCKS}/{name}" for name in ("C2", "D1", "G1"))
+
+
+ZONE = f"{ROOT}/Fabrics/B/Zones/C2"
+HOST, END = (f"{ROOT}/Fabrics/B/Endpoints/{name}" for name in ("C2", "G1"))
 
 
 class TestFaults(Case):
@@ -108,3 +112,70 @@ class TestFaults(Case):
             body = {"ResourceBlock": link(D1), **tags, outdated: 'W/"0"'}
             self.assertEqual(412, client.post(action, body).status_code)
         self.assertEqual(204, client.post(action, {"ResourceBlock": link(D1), **tags}).status_code)
+
+    def test_other_slot_takes_hot_plug_from_an_attached_device(self):
+        client = self.composed("hot-plug", "other-slot")
+        self.add()
+        carrier = client.get(f"{D1}/Drives/1").json()["Links"]["PCIeDevice"]["@odata.id"]
+        self.assertIs(False, client.get(carrier).json()["Slot"]["HotPluggable"])
+
+    def test_drop_other_detaches_a_block_of_another_system_for_some_time(self):
+        clock = Clock()
+        client = self.composed("drop-other:2000", clock=clock)
+        other, self.where = self.where, client.compose("C1", "D1").headers["Location"]
+        self.where, other = other, self.where
+        self.assertEqual(204, self.add(G1).status_code)
+        found = client.get(other).json()["Links"]["ResourceBlocks"]
+        self.assertEqual([f"{BLOCKS}/C1"], [one["@odata.id"] for one in found])
+        clock.now_s += 2
+        found = client.get(other).json()["Links"]["ResourceBlocks"]
+        self.assertEqual([f"{BLOCKS}/C1", D1], [one["@odata.id"] for one in found])
+        self.assertEqual([C2, G1], self.blocks())
+
+    def ends(self):
+        found = self.client.get(ZONE).json()["Links"]["Endpoints"]
+        return [one["@odata.id"] for one in found]
+
+    def act(self, verb, **body):
+        return self.client.post(f"{ZONE}/Actions/Zone.{verb}", body)
+
+    def test_fabric_zones_have_endpoints_that_come_and_go_by_action_and_by_list(self):
+        client = self.serve("servers", "fabric-zones")
+        entity = client.get(END).json()["ConnectedEntities"][0]
+        self.assertEqual(("Target", link(f"{G1}/Processors/1")),
+                         (entity["EntityRole"], entity["EntityLink"]))  # fmt: skip
+        tags = {"ZoneETag": client.get(ZONE).headers["ETag"]}
+        for verb, present in (("AddEndpoint", [END]), ("RemoveEndpoint", [])):
+            self.assertEqual(204, self.act(verb, Endpoint=link(END), **tags).status_code)
+            self.assertEqual([HOST, *present], self.ends())
+            outdated = self.act("AddEndpoint", Endpoint=link(END), ZoneETag='W/"0"')
+            self.assertEqual(412, outdated.status_code)
+            tags = {}
+        body = {"Links": {"Endpoints": links(HOST, END)}}
+        self.assertEqual(200, client.ask("PATCH", ZONE, body).status_code)
+        self.assertEqual([HOST, END], self.ends())
+
+    def test_fabric_zones_refuse_what_they_cannot_have(self):
+        client = self.serve("servers", "fabric-zones")
+        for ends, status in (([END], 400), ([HOST, f"{G1}/none"], 400)):
+            body = {"Links": {"Endpoints": links(*ends)}}
+            self.assertEqual(status, client.ask("PATCH", ZONE, body).status_code)
+        body = {"Endpoints": links(HOST)}
+        self.assertEqual(400, client.ask("PATCH", ZONE, body).status_code)
+        for verb in ("AddEndpoint", "RemoveEndpoint"):
+            self.assertEqual(400, self.act(verb).status_code)
+        self.assertEqual([HOST], self.ends())
+
+    def test_other_slot_and_drop_other_change_zones(self):
+        clock = Clock()
+        client = self.serve("servers", "fabric-zones", "other-slot", "drop-other:2000", clock=clock)
+        self.act("AddEndpoint", Endpoint=link(END))
+        self.assertEqual([HOST, f"{END}-other-slot"], self.ends())
+        first, drive = (f"{ROOT}/Fabrics/A/Endpoints/{name}" for name in ("C1", "D1"))
+        zone = f"{ROOT}/Fabrics/A/Zones/C1"
+        client.post(f"{zone}/Actions/Zone.AddEndpoint", {"Endpoint": link(drive)})
+        self.assertEqual([HOST], self.ends())
+        clock.now_s += 2
+        self.assertEqual([HOST, f"{END}-other-slot"], self.ends())
+        self.assertEqual(links(first, f"{drive}-other-slot"),
+                         client.get(zone).json()["Links"]["Endpoints"])  # fmt: skip
