@@ -202,7 +202,7 @@ class PodmReader:
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
         is_bare = any(link for way in dialect.bare_blocks for link in way.of(now))
         hosts = tuple(fold_uri(f"{uri}/") for uri in dialect.host_lists(now))
-        if all(fold_uri(uri).startswith(hosts) for uri in known.blocks):
+        if any(fold_uri(uri).startswith(hosts) for uri in known.blocks):
             return
         if known.blocks and (known.has_zones or not is_bare) and not dialect.has_service(now):
             what = "found no link to a composition service, expected one as at the last reading"

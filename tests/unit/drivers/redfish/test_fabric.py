@@ -3,17 +3,22 @@
 
 import unittest
 
+from tests.unit.drivers.live import DIALECTS, LiveTest
 from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from tests.unit.drivers.redfish.test_change import FIRST, SECOND, writes
 from tests.unit.drivers.redfish.test_composer import BLOCKS, bench, quiet
 from tests.unit.drivers.redfish.test_hosts import COMPUTE, HOST
 from valence_sched.drivers.composer import Change
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.reading import PreviousReading
+from valence_sched.model.registration import Registration
 
 SYSTEMS, FABRIC = f"{ROOT}/Systems", f"{ROOT}/Fabrics/row-a"
 ONE, TWO, FAR = (f"{SYSTEMS}/Compute-{number}" for number in ("01", "02", "06"))
@@ -154,6 +159,21 @@ class TestServedServers(unittest.TestCase):
             self.assertEqual([0, 0, 1], [found[it].status.slots for it in (ONE, GPU, OTHER_GPU)])
             self.assertEqual((), found[ONE].devices.accelerators)
             self.assertEqual(1, len(found[GPU].devices.accelerators))
+
+
+class TestLive(LiveTest):
+    def test_a_second_reading_finds_the_same(self):
+        with bench("servers", "fabric-zones") as site:
+            known = Registration(name="p", url=site.podm.url, hosts="free")
+            first = self.ask(known, PreviousReading())
+            again = self.ask(known, PreviousReading.of(first.podm))
+            self.assertEqual((None, None), (first.failure, again.failure))
+            self.assertEqual(first.podm.blocks, again.podm.blocks)
+            self.assertIn(GPU, [it.uri for it in again.podm.blocks])
+
+    def ask(self, known, previous):
+        (found,) = read([ReadTarget(known, None, previous)], DIALECTS, ReadSettings(raw=False))
+        return found
 
 
 class TestServedHosts(unittest.TestCase):
