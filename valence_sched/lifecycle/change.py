@@ -227,7 +227,7 @@ class NodeChanger:
                 hazard = _hazard(composer, node, chosen.uris)
                 if hazard and not (change.force or change.power_cycle):
                     hint = "shut it down, or use --power-cycle or --force"
-                    raise errors.HardwareInUse(f"node {node.id}: {hazard}: {hint}")
+                    raise errors.HardwareInUse(f"{hazard}: {hint}")
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
                 if chosen.uris:
                     watch("draining")

@@ -435,7 +435,7 @@ class TestRefusals(ChangeCase):
     def test_a_running_node_loses_no_block_that_is_not_declared_removable(self):
         for on, words in ((True, "it is powered on"), (None, "its power state is unknown")):
             self.manager.on, self.manager.hot = on, False
-            text = f"{words}, and 1 is not declared .*--power-cycle"
+            text = f"^node {self.node_id}: {words}, and 1 is not declared .*--power-cycle"
             error = self.refused(errors.HardwareInUse, text, SWAP)
             self.assertEqual(6, error.exit_code)
         self.assertEqual(([], []), (self.manager.calls, self.drained))

@@ -53,17 +53,13 @@ class BlockChanges:
         json = self._documents.get(system)
         if docs.value_at(json, "Actions", f"#ComputerSystem.{verb}") is None:
             return docs.not_found(f"{system}/Actions/ComputerSystem.{verb}")
-        had, named = (
-            docs.uris_at(json, "Links", "ResourceBlocks"),
-            docs.uris(body.get("ResourceBlock")),
-        )
+        had, named = docs.uris_at(json, "Links", "ResourceBlocks"), _named(body, "ResourceBlock")
         is_removal = verb == "RemoveResourceBlock"
         if not named or (is_removal and named[0] not in had):
             text = f"ResourceBlock is not a resource block that {verb} applies to."
             raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", verb)
         for parameter, uri in (("ComputerSystemETag", system), ("ResourceBlockETag", named[0])):
-            if body.get(parameter) not in (None, self._documents.etag(uri)):
-                raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
+            self._check_tag(body.get(parameter), uri)
         wanted = [it for it in had if it not in named] if is_removal else [*had, *named]
         target = self._system(system, client)
         return self._change(target, list(dict.fromkeys(wanted))) or HttpReply(204)
@@ -85,16 +81,20 @@ class BlockChanges:
         json = self._documents.get(zone)
         if docs.value_at(json, "Actions", f"#Zone.{verb}") is None:
             return docs.not_found(f"{zone}/Actions/Zone.{verb}")
-        present, end = docs.uris_at(json, "Links", "Endpoints"), docs.uri_at(body, "Endpoint")
+        present, named = docs.uris_at(json, "Links", "Endpoints"), _named(body, "Endpoint")
         is_removal = verb == "RemoveEndpoint"
-        if not end or (is_removal and end not in present):
+        if not named or (is_removal and named[0] not in present):
             text = f"Endpoint is not an endpoint that {verb} applies to."
             raise RequestRefused(400, "ActionParameterValueError", text, "Endpoint", verb)
-        for parameter, uri in (("ZoneETag", zone), ("EndpointETag", end)):
-            if body.get(parameter) not in (None, self._documents.etag(uri)):
-                raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
-        wanted = [it for it in present if it != end] + ([] if is_removal else [end])
+        for parameter, uri in (("ZoneETag", zone), ("EndpointETag", named[0])):
+            self._check_tag(body.get(parameter), uri)
+        wanted = [it for it in present if it not in named] + ([] if is_removal else named)
         return self._change(self._zone(zone), list(dict.fromkeys(wanted))) or HttpReply(204)
+
+    def _check_tag(self, tag: object, uri: str) -> None:
+        """Refuse an outdated tag; clients without a tag omit the parameter, or leave it empty."""
+        if tag not in (None, "", self._documents.etag(uri)):
+            raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
 
     def tick(self) -> None:
         due = [run for due_s, run in self._late if due_s <= self._clock()]
@@ -187,3 +187,9 @@ class BlockChanges:
         present, zones = docs.uris_at(self._documents.get(uri), "Links", "Endpoints"), self._zones
         check, change = functools.partial(zones.check, uri), functools.partial(zones.change, uri)
         return ChangeTarget(uri, zones.host(uri), present, check, change, lambda _added: ())
+
+
+def _named(body: Json, parameter: str) -> list[str]:
+    """Return the URI of a parameter of an action: a link, or as some clients send it, a text."""
+    value = body.get(parameter)
+    return docs.uris({"@odata.id": value} if isinstance(value, str) else value)

@@ -103,6 +103,15 @@ class TestFaults(Case):
         self.assertEqual([500, 204], [self.add().status_code, self.add(G1).status_code])
         self.assertEqual([C2, D1, G1], self.blocks())
 
+    def test_an_action_takes_a_bare_uri_and_empty_tags(self):
+        client = self.composed()
+        for verb, blocks in (("AddResourceBlock", [C2, D1]), ("RemoveResourceBlock", [C2])):
+            body = {"ResourceBlock": D1, "ComputerSystemETag": "", "ResourceBlockETag": ""}
+            action = f"{self.where}/Actions/ComputerSystem.{verb}"
+            self.assertEqual(204, client.post(action, body).status_code)
+            self.assertEqual(blocks, self.blocks())
+            self.assertEqual(400, client.post(action, {"ResourceBlock": ""}).status_code)
+
     def test_an_outdated_etag_of_an_action_is_412(self):
         client = self.composed()
         action = f"{self.where}/Actions/ComputerSystem.AddResourceBlock"
