@@ -500,17 +500,9 @@ class App:
 
     @contextlib.contextmanager
     def page_writer(self, file: str) -> Iterator[Callable[[Page], None]]:
-        """Open a file; yield the function that writes a page to it as HTML.
+        """Open a file as for a report; yield the function that writes a page to it as HTML."""
+        from valence_sched.pages.render import page_html  # Jinja2 is slow to import
 
-        SchedulerError if the libraries for pages are not installed; InputError as for a report.
-        """
-        try:
-            from valence_sched.pages.render import page_html
-        except ModuleNotFoundError as error:
-            if error.name not in ("jinja2", "markupsafe", "pygal"):
-                raise
-            text = f"--html needs {error.name}: pip install 'valence-sched[html]'"
-            raise errors.SchedulerError(text) from None
         with files.pending(file) as write:
             yield lambda page: write(page_html(page))
 

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``scheduler check`` in both programs: exit codes, outputs, golden decisions, and the pipeline."""
+"""``scheduler check`` in both programs: exit codes, outputs and golden decisions."""
 
 import json
-import shutil
 from xml.etree import ElementTree
 
-import yaml
-
-from tests.functional.programs import PROGRAMS, ROOT, SITE, Case, run, shell
+from tests.functional.programs import PROGRAMS, ROOT, SITE, Case, run
 
 EXAMPLES = ROOT / "examples"
 FITS = "{fits: {flavor: gpu-large, at_least: %s}}"
@@ -141,30 +138,3 @@ class TestBadInput(Checks):
             with self.subTest(option):
                 done = self.check(FITS % 1, "--junit", option)
                 self.assertEqual((code, ""), (done.code, done.out), done.err)
-
-
-class TestPipeline(Case):
-    """The CI workflow in the documentation."""
-
-    def test_its_commands_pass_on_the_example_and_fail_when_a_rack_is_gone(self):
-        for name in ("check.yaml", "site.json", "scenarios.yaml", "workload.csv", "decision.json"):
-            shutil.copy(EXAMPLES / name, self.folder)
-        workflow = yaml.safe_load((EXAMPLES / "check-workflow.yaml").read_text())
-        steps = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
-        install, command = steps
-        self.assertEqual("pip install valence-sched", install)
-        summary = self.folder / "summary.md"
-        done = shell(command, self.folder, GITHUB_STEP_SUMMARY=str(summary))
-        self.assertEqual((0, "9 expectations met\n"), (done.code, done.out))
-        self.assertTrue(summary.read_text().startswith("| Result"))
-
-        site = json.loads((self.folder / "site.json").read_text())
-        site["podms"] = [podm for podm in site["podms"] if podm["id"] != "gpu-north"]
-        (self.folder / "site.json").write_text(json.dumps(site))
-        done = shell(command, self.folder, GITHUB_STEP_SUMMARY=str(summary))
-        self.assertEqual(10, done.code, done.out)
-        self.assertIn("::error file=check.yaml,line=6::room for four GPU nodes: fits 3 times",
-                      done.out)  # fmt: skip
-        root = ElementTree.fromstring((self.folder / "check.xml").read_bytes())
-        self.assertIn("room for four GPU nodes",
-                      [case.get("name") for case in root.iter("testcase")])  # fmt: skip

@@ -4,13 +4,11 @@
 import itertools
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.functional.browser import INTRUDERS, WIDTHS, BrowserCase
-from tests.functional.programs import FLAVORS, PROGRAMS, ROOT, SITE, Case, run
+from tests.functional.programs import FLAVORS, PROGRAMS, SITE, Case, run
 from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.test_render import MARKUP, page
 from valence_sched.pages.render import page_html
@@ -27,13 +25,6 @@ REBALANCE = ("scheduler", "whatif", "rebalance", "--inventory", SITE, "--flavor"
 NEED = ("scheduler", "whatif", "need", "--inventory", SITE, "--flavor", "gpu-large", "--count", "5",
         "--buy", "GPU-03@gpu-east", "--buy", "Compute-02@gpu-east")  # fmt: skip
 ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN, SWEEP, REBALANCE, NEED)
-#: Runs commands without one library.
-WITHOUT = """
-import json, sys
-sys.modules[sys.argv[1]] = None
-from tests.functional.programs import run
-print(json.dumps([run("valence-sched", *words) for words in json.loads(sys.argv[2])]))
-"""
 
 
 class TestPages(Case):
@@ -138,19 +129,6 @@ class TestPages(Case):
                     done = run(program, *words, "--html", file)
                     self.assertEqual((code, ""), (done.code, done.out), done.err)
                     self.assertIn(line, done.err.splitlines()[-1])
-
-    def test_a_library_that_is_missing_is_named_with_the_extra(self):
-        file = self.folder / "missing.html"
-        commands = [(*words, "--html", str(file)) for words in ALL]
-        for library in ("jinja2", "pygal"):
-            with self.subTest(library):
-                outcomes = subprocess.run(
-                    [sys.executable, "-c", WITHOUT, library, json.dumps(commands)],
-                    capture_output=True, cwd=ROOT, check=True,
-                ).stdout  # fmt: skip
-                line = f"--html needs {library}: pip install 'valence-sched[html]'\n"
-                self.assertEqual([[1, "", line]] * len(ALL), json.loads(outcomes))
-                self.assertFalse(file.exists())
 
 
 REPLAY = ("scheduler", "whatif", "run", "--rate", "2/h", "--mix", "small=6,gpu-large=1",

@@ -22,9 +22,7 @@ from valence_sched.streams import discard, print_message, printing
 INTERRUPTED, PIPE_ENDED = 130, 141  # a shell's exit codes after SIGINT and SIGPIPE
 #: The extra that installs each optional library.
 EXTRAS = dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"), "service")
-EXTRAS |= dict.fromkeys(
-    ("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"), "keystone"
-)
+EXTRAS |= dict.fromkeys(("keystonemiddleware", "oslo_config", "oslo_policy"), "keystone")
 MOST_DISPATCHES = 1000  # largest number of dispatches shown
 
 
