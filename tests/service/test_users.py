@@ -245,6 +245,13 @@ class TestTenants(LivePodmsCase):
         self.assertEqual([1, 1], [len(set(found)) for found in ids.values()])
         self.assertNotEqual(ids["mo"], ids["eve"])
 
+    def test_metrics_count_the_decision_of_a_claim_and_of_a_node_once(self):
+        for _ in range(2):
+            self.claim_id("mo", {"Idempotency-Key": "k"})
+        self.finished(self.call("POST", "/v1/nodes", SMALL, user="mo"), "mo")
+        text = self.call("GET", "/metrics", user="ann").text
+        self.assertIn('valence_scheduler_decisions_total{outcome="placed"} 2.0\n', text)
+
     def test_a_node_is_seen_by_its_owner_and_by_admins(self):
         valence = {"name": "n", "flavor_id": "small"}
         begun = self.call("POST", "/v1/nodes", valence, user="mo")
