@@ -36,7 +36,7 @@ class TestInterfaces(unittest.TestCase):
 
 #: Promises in small.
 PROMISES = {
-    "cells": {"podm list": {"Podm": {"types": ["string"]}}},
+    "cells": {"podm list": {"Nodes": {"types": []}, "Podm": {"types": ["string"]}}},
     "commands": {
         "podm list": {
             "arguments": {"1 name": {"nargs": "?"}},
@@ -94,6 +94,8 @@ class TestRules(unittest.TestCase):
 
     def test_an_addition_is_compatible(self):
         for path, value in (
+            (("cells", "podm list"), {}),  # this time it printed no rows
+            (("cells", "podm list", "Podm", "types"), []),
             (("cells", "podm list", "Zone"), {"types": ["string"]}),
             (("commands", "podm drain"), {"arguments": {}, "options": {}}),
             ((*self.LIST, "arguments", "2 more"), {"nargs": "*"}),
@@ -168,5 +170,7 @@ class TestRules(unittest.TestCase):
         for path in (("store", "claims", "taint"), (*self.LIST, "options", "--zone")):
             present = self.changed(*path, to={})
             self.assertEqual(present, added(PROMISES, present))
+        unseen = self.changed("cells", "podm list", "Podm", "types", to=[])
+        self.assertEqual(PROMISES, added(PROMISES, unseen))
         more = self.changed("cells", "podm show", to={"Zone": {"types": ["string"]}})
         self.assertEqual(more, added(more, PROMISES))
