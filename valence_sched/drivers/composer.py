@@ -4,7 +4,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
@@ -104,9 +104,6 @@ class ComposerReads(Protocol):
         PodmError if the node is missing or unreadable.
         """
 
-    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
-        """Return the reason why amounts of a request would not be attached to a node, else None."""
-
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without a URI, by its name and blocks."""
 
@@ -115,16 +112,6 @@ class ComposerReads(Protocol):
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         """Return the present blocks of a node, None if it is gone; PodmError if unreadable."""
-
-    def read_amounts(
-        self, request: CompositionRequest, node: str, *, new: bool = False
-    ) -> AmountChange:
-        """Return the existing memory chunks and volumes of a request for a node.
-
-        These are its ``amounts``, which its ``grants`` provided, or with ``new`` those of its
-        grants besides its amounts. The reason names what is missing or not connected. PodmError if
-        they are unreadable.
-        """
 
     def is_hot_removable(self, block: str) -> bool:
         """Return whether the pod manager declares each device of a block removable while it runs.
@@ -165,6 +152,27 @@ class Composer(ComposerReads, Protocol):
         first write: the node does not exist or cannot be read.
         """
 
+    def set_power(self, node: str, on: bool, watch: Watch) -> None:
+        """Start a node, or shut it down, and wait; PodmError if it is not so in the end."""
+
+
+@runtime_checkable
+class AmountChanger(Protocol):
+    """A composer that changes the memory chunks and volumes of existing nodes."""
+
+    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        """Return the reason why amounts of a request would not be attached to a node, else None."""
+
+    def read_amounts(
+        self, request: CompositionRequest, node: str, *, new: bool = False
+    ) -> AmountChange:
+        """Return the existing memory chunks and volumes of a request for a node.
+
+        These are its ``amounts``, which its ``grants`` provided, or with ``new`` those of its
+        grants besides its amounts. The reason names what is missing or not connected. PodmError if
+        they are unreadable.
+        """
+
     def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
         """Create the amounts of the grants of a request, and connect them to an existing node.
 
@@ -179,8 +187,12 @@ class Composer(ComposerReads, Protocol):
         PodmError only before the first write.
         """
 
-    def set_power(self, node: str, on: bool, watch: Watch) -> None:
-        """Start a node, or shut it down, and wait; PodmError if it is not so in the end."""
+
+def amount_changer(composer: object) -> AmountChanger:
+    """Return a composer that changes amounts; PodmError if it does not."""
+    if isinstance(composer, AmountChanger):
+        return composer
+    raise PodmError("the driver cannot change the memory or storage of an existing node")
 
 
 def get_document(session: Session, uri: str | None) -> Json | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.drivers.composer import AmountChange, Change, Composer
+from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
 from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
@@ -430,8 +430,9 @@ class _Step:
         attaches = verb == "attach"
         before = () if attaches else amounts
         wanted = replace(nouns.request_from_node(self.node), grants=grants, amounts=amounts)
-        change = self.changes.attach_amounts if attaches else self.changes.detach_amounts
         try:
+            composer = amount_changer(self.changes)
+            change = composer.attach_amounts if attaches else composer.detach_amounts
             self.power.off()
             self.watch(f"{verb}ing {_tails(_uris(grants if attaches else amounts))}")
             found = change(wanted, self.node.uri, self.watch)
@@ -520,7 +521,11 @@ def _server_refusal(
     if chosen.attach or chosen.detach:
         found = composer.change_refusal(node.uri, chosen.attach, chosen.detach)
     if found is None and chosen.grants:
-        found = composer.amounts_refusal(replace(request, grants=chosen.grants), node.uri)
+        wanted = replace(request, grants=chosen.grants)
+        try:
+            found = composer.amounts_refusal(wanted, node.uri)
+        except errors.PodmError as error:
+            found = str(error)
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from valence_sched.drivers.composer import AmountChange, Composer
+from valence_sched.drivers.composer import AmountChange, Composer, amount_changer
 from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
@@ -56,7 +56,7 @@ class GuardedComposer:
         return self._composer.change_refusal(node, attach, detach)
 
     def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
-        return self._composer.amounts_refusal(request, node)
+        return amount_changer(self._composer).amounts_refusal(request, node)
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         return self._composer.read_node(request, node)
@@ -70,7 +70,7 @@ class GuardedComposer:
     def read_amounts(
         self, request: CompositionRequest, node: str, *, new: bool = False
     ) -> AmountChange:
-        return self._composer.read_amounts(request, node, new=new)
+        return amount_changer(self._composer).read_amounts(request, node, new=new)
 
     def is_hot_removable(self, block: str) -> bool:
         return self._composer.is_hot_removable(block)

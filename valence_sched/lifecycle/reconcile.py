@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.drivers.composer import AmountChange, Composer
+from valence_sched.drivers.composer import AmountChange, Composer, amount_changer
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
@@ -305,7 +305,7 @@ def _detach(
     if amounts and not left:
         grants = node.grants_of(amounts)
         wanted = replace(nouns.request_from_node(node), grants=grants, amounts=amounts)
-        rest = changes.detach_amounts(wanted, node.uri, lambda _state: None)
+        rest = amount_changer(changes).detach_amounts(wanted, node.uri, lambda _state: None)
         remaining = amounts if rest.amounts is None else rest.amounts
         reason, left = rest.reason, [one.uri for one in remaining]
     return f"{', '.join(left)} could not be detached: {reason}" if left else ""

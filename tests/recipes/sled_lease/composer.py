@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import AmountChange, Change, Session, Watch, refusal
+from valence_sched.drivers.composer import Change, Session, Watch, refusal
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PodmError
@@ -91,24 +91,6 @@ class LeaseComposer:
     ) -> Change:
         """Refuse: a sled has no parts that move."""
         raise PodmError("a lease is of one whole sled, so its blocks cannot be changed")
-
-    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
-        """Return why a sled gets no memory or storage."""
-        return "a lease has no amounts"
-
-    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
-        """Refuse: a sled has no pooled memory or storage."""
-        raise PodmError("a lease has no amounts")
-
-    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
-        """Refuse, as above."""
-        raise PodmError("a lease has no amounts")
-
-    def read_amounts(
-        self, request: CompositionRequest, node: str, *, new: bool = False
-    ) -> AmountChange:
-        """Return no amounts."""
-        return AmountChange(())
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         """Return the sled of a lease, None if the lease has ended."""

@@ -18,6 +18,7 @@ from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change
 from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import FullPodm, to_json
@@ -144,6 +145,12 @@ class Manager:
         reason = reasons.get(answer, answer or "")
         blocks = None if answer == "unread" else tuple(self.blocks)
         return Change(blocks, reason, works=answer == "nothing", lost=lost)
+
+
+class BlockManager(Manager):
+    """A pod manager whose driver changes blocks only."""
+
+    attach_amounts = None
 
 
 class ChangeCase(unittest.TestCase):
@@ -393,6 +400,14 @@ class TestAmounts(ChangeCase):
             result = self.change(MORE, dry_run="server")
             self.assertEqual(self.manager.refusal or "", result.refusal)
         self.assertEqual([], self.manager.calls)
+
+    def test_a_driver_that_changes_blocks_only_is_named(self):
+        self.manager = BlockManager("/B/1")
+        words = "the driver cannot change the memory or storage of an existing node"
+        self.refused(errors.ComposeFailed, f"^p: /S/1: {words}$", BOTH)
+        with self.assertRaisesRegex(errors.PodmError, words):
+            GuardedComposer(self.manager).read_amounts(None, URI)
+        self.assert_consistent()
 
     def test_two_nodes_never_get_one_amount(self):
         self.store.claims.create([part("p", 1, **{DOMAIN: 950.0})])

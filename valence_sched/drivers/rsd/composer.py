@@ -11,14 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_target
-from valence_sched.drivers.composer import (
-    AmountChange,
-    Change,
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-)
+from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
@@ -143,20 +136,6 @@ class RsdComposer:
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
         return self._changer.change(node, attach, detach, watch)
-
-    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
-        return str(_no_amounts(node))
-
-    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
-        raise _no_amounts(node)
-
-    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
-        raise _no_amounts(node)
-
-    def read_amounts(
-        self, request: CompositionRequest, node: str, *, new: bool = False
-    ) -> AmountChange:
-        raise _no_amounts(node)
 
     def is_on(self, node: str) -> bool | None:
         return actions.is_on(self._session, node)
@@ -414,11 +393,6 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
 def _doubtful(node: Node) -> CompositionResult:
     words = f"{node.uri} has the same blocks, under the name {node.name!r}"
     return CompositionResult(state="unknown", reason=f"{words}: the owner is unknown")
-
-
-def _no_amounts(node: str) -> PodmError:
-    what = "Rack Scale Design composes volumes with their node only"
-    return PodmError(f"{node}: no volume can be attached or detached: {what}")
 
 
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:
