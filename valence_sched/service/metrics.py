@@ -131,8 +131,8 @@ class Metrics:
     def count_decision(self, answer: Any) -> None:
         """Count the decision that an answer is or has, if any, by the outcome of its report."""
         report = getattr(getattr(answer, "decision", answer), "report", None)
-        if report is not None:
-            self._decisions.labels(report.outcome).inc()
+        if outcome := getattr(report, "outcome", None):  # the report of a zone has none
+            self._decisions.labels(outcome).inc()
 
     def _labelled(
         self, method: str, route: str, status: int
