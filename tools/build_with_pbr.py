@@ -48,12 +48,12 @@ def build_sdist(sdist_directory: str, config_settings: dict[str, str] | None = N
         tarfile.open(mode="w", fileobj=packed) as new,
     ):
         for member in sorted(old, key=lambda member: member.name):
-            plain = member.replace(
-                mode=_mode(member.mode), mtime=time or member.mtime,
-                uid=0, gid=0, uname="", gname="", deep=False,
-            )  # fmt: skip
-            plain.pax_headers = {}
-            new.addfile(plain, old.extractfile(member))
+            content = old.extractfile(member)
+            member.mode, member.mtime = _mode(member.mode), time or member.mtime
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.pax_headers = {}
+            new.addfile(member, content)
     os.replace(f"{path}.new", path)
     return name
 
