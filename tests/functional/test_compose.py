@@ -222,9 +222,7 @@ class TestCompose(Case):
         with self.there() as here:
             done = here.asked("schedule", "--flavor", "small", "--dry-run=server")
             self.assertEqual(0, done.code, done.err)
-            words = (
-                r"would compose it \(dry run by the pod manager not supported: checked by reading\)"
-            )
+            words = r"would compose it \(checked by reading: it has no dry run\)"
             self.assertRegex(done.err, f"node 1: gpu-east {words}")
             self.assertEqual(([], []), (here.rows("claim", "list"), here.names()))
 

@@ -82,9 +82,7 @@ class TestNodeChange(NodeCase):
         with self.there() as here:
             for verb in ("attach", "detach"):
                 done = self.change(here, verb, "--gpu", "1", "--dry-run=server")
-                words = (
-                    "gpu-east would change it (dry run by the pod manager not supported: checked"
-                )
+                words = "gpu-east would change it (checked by reading: it has no dry run)"
                 self.assertIn(words, done.err)
                 self.assertEqual(0, done.code)
             plain = self.change(here, "attach", "--gpu", "1", "--dry-run")

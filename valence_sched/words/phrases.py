@@ -454,7 +454,7 @@ def check_line(result: NodeChangeResult) -> str:
     return f"{result.node.podm} {text} ({BY_READING})"
 
 
-BY_READING = "dry run by the pod manager not supported: checked by reading"
+BY_READING = "checked by reading: it has no dry run"
 
 
 def preview_line(answer: Preview) -> str:
