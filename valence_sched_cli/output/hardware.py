@@ -14,6 +14,7 @@ from valence_sched.words import phrases as words
 from valence_sched_cli.output.cells import Amount, AmountLines, Shown, format_value, painted
 
 WIDTH = 30  # characters of a cell with the devices of a block
+AMOUNT_WIDTH = 16  # characters of such a cell beside the long name of an amount
 RECORD_WIDTH = 60  # characters of such a cell if each title has its own line
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
@@ -43,8 +44,12 @@ def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
 
 
 def amount_cell(grant: Any) -> Shown[Any]:
-    """Return the cell of an amount: people see a phrase, programs the structure."""
-    return Shown(grant, words.grant_phrase, msgspec.to_builtins)
+    """Return the cell of an amount: people see a folded phrase, programs the structure."""
+
+    def people(grant: Any) -> str:
+        return _folded([words.grant_phrase(grant)], AMOUNT_WIDTH)
+
+    return Shown(grant, people, msgspec.to_builtins)
 
 
 class BarCell(Shown[tuple[float | None, float | None]]):

@@ -101,7 +101,7 @@ class AmountComposer:
         """Disconnect amounts and delete them; if none can be deleted, connect all again."""
         grants = dict(zip(request.amounts, request.grants, strict=True))
         left = [one for one in request.amounts if self._is_ours(one, request)]
-        paths = {it: self._connections.path(request, node, grants[it].uri) for it in left}
+        connected = [one for one in left if self._connections.of(one.uri)]
         problem, works, every = "", False, tuple(left)
         try:
             for one in every:
@@ -112,10 +112,9 @@ class AmountComposer:
                 if problem:
                     break
                 left.remove(one)
-            for one in every if problem and not works and len(left) == len(every) else ():
-                path = paths[one]
-                if path is not None and not self._connections.of(one.uri):
-                    undone = self._connections.connect(request, path, one.uri, watch)
+            for one in connected if problem and not works and len(left) == len(every) else ():
+                if not self._connections.of(one.uri):
+                    undone = self._connect(request, node, grants[one], one, watch)
                     problem = "; ".join(filter(None, (problem, undone.problem)))
                     works = works or bool(undone.problem)
         except PodmError as error:
@@ -143,12 +142,24 @@ class AmountComposer:
         if len(found) < len(grants):
             reason = f"found {len(found)} of {len(grants)} memory chunks and volumes"
         for one, grant in found:
-            path = self._connections.path(request, node, grant.uri)
-            if path is not None and not self._connections.of(one.uri):
+            try:
+                needed = self._connections.path(request, node, grant.uri) is not None
+            except PodmError:  # its endpoints have changed
+                needed = True
+            if needed and not self._connections.of(one.uri):
                 reason = reason or f"{one.uri} is not connected"
         if doubtful:
             reason = f"{', '.join(doubtful)} may belong to the node: the owner is unknown"
         return AmountChange(tuple(one for one, _ in found), reason, conflicts=bool(doubtful))
+
+    def _connect(
+        self, request: CompositionRequest, node: str, stock: Grant, one: Grant, watch: Watch
+    ) -> WriteEffect:
+        """Connect an amount that was connected before."""
+        path = self._connections.path(request, node, stock.uri)
+        if path is None:
+            return WriteEffect(f"{one.uri} is not connected: found no endpoint of {stock.uri}")
+        return self._connections.connect(request, path, one.uri, watch)
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
         made: list[Grant] = []

@@ -256,6 +256,21 @@ class TestDetaching(Connected):
         self.assertIsNone(found.amounts)
         self.assertRegex(found.reason, "still exists: .*; .* is not connected: HTTP 400")
 
+    def test_a_chunk_can_go_although_its_endpoints_have_changed(self) -> None:
+        (chunk,) = self.attached()
+        self.podm.documents["/E/3"] = endpoint("Initiator", "/X/1")
+        again = RedfishComposer(self.podm, self.podm.patience)
+        self.assertEqual(
+            (chunk,), again.read_amounts(wanted(MEMORY, amounts=(chunk,)), NODE).amounts
+        )
+        self.podm.on_delete = lambda uri: self.podm.refuse() if uri == chunk.uri else self.drop(uri)
+        request = wanted(MEMORY, amounts=(chunk,))
+        found = again.detach_amounts(request, NODE, self.podm.states.append)
+        self.assertIsNone(found.amounts)
+        self.assertRegex(found.reason, "not here; could not be read back: .* no endpoint of /S/1")
+        self.podm.on_delete = self.drop
+        self.assertEqual((), again.detach_amounts(request, NODE, self.podm.states.append).amounts)
+
     def test_a_refused_disconnection_keeps_all(self) -> None:
         first, second = self.attached(MEMORY, MEMORY)
         calls = []
