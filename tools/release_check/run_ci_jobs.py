@@ -40,6 +40,7 @@ def run(name: str, job: dict[str, Any]) -> None:
     python = Path(f"{name}-python").absolute()
     environ = os.environ | {
         "PATH": f"{python / 'bin'}:{os.environ['PATH']}",
+        "PIP_QUIET": "1",
         "GITHUB_STEP_SUMMARY": str(repository.absolute() / "summary.md"),
     }
     lines = [*commands(job)]
