@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
-    from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
+    from valence_sched.model.plan import NodeShrink, Plan, PlanRefresh, PlanResult
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
     from valence_sched.planning.capacity import SiteCapacity
@@ -395,12 +395,16 @@ class Engine(scheduler.OwnScheduler):
     ) -> NodeChangeResult:
         self._refuse_recordings("changed")
         with self._access(wait_s) as access:
-            if not self.follows:
+            marks = change.shrinkable is not None
+            if not (self.follows or marks):
                 access.refresh(access.store.nodes.show(node_id).podm)
             changer = access.changer(
                 self.compile_request, self._decide_on, *self._drain(access.store)
             )
-            return changer.change(node_id, change, key=key, dry_run=dry_run)
+            if not marks:
+                return changer.change(node_id, change, key=key, dry_run=dry_run)
+            with self._effects.change("node", node_id, "may be marked", "is marked"):
+                return changer.change(node_id, change, key=key, dry_run=dry_run)
 
     def _drain(self, store: Store) -> tuple[Drain, float] | tuple[()]:
         """Return the hook of the site with its deadline, empty without a hook."""
@@ -438,11 +442,82 @@ class Engine(scheduler.OwnScheduler):
         decider = self._intake.decider(self._intake.view(texts), policies)
         decision = decider.select_destinations(request)
         result = self._no_outage([request], decision_result(decision, "report"))
+        shrinks: tuple[NodeShrink, ...] = ()
         if not result.report.placements:
-            return PlanResult(decision=result)
-        plan = self._planner.plan(result.report, texts)
+            if (shrunk := self._shrink(request, decider, texts)) is None:
+                return PlanResult(decision=result)
+            result, shrinks = shrunk
+        plan = self._planner.plan(result.report, texts, shrinks)
         signatures = self._plan_signatures
         return PlanResult(decision=result, plan=signatures.sign(plan) if signatures else plan)
+
+    def _shrink(
+        self, request: Request, decider: Decider, texts: Mapping[str, bytes]
+    ) -> tuple[DecisionResult, tuple[NodeShrink, ...]] | None:
+        """Return a decision that takes blocks from shrinkable nodes, if its policy allows it.
+
+        These are nodes of the owner of the request, or of any owner without one.
+        """
+        policy = next(one for one in decider.policies() if one.name == request.policy)
+        if policy.shrink == "never" or self._sources.named_sources(self._selection):
+            return None
+        from valence_sched.planning.shrink import shrink
+
+        none: Sequence[ComposedNode] = ()
+        every = self._state.registry.read(lambda store: store.nodes.list(), none)
+        nodes = [
+            one
+            for one in every
+            if one.shrinkable and not one.changing and request.owner in (None, one.owner)
+        ]
+        floors = {
+            one.id: self.compile_request(RequestSpec(flavor=one.floor))
+            for one in nodes
+            if one.floor is not None
+        }
+        podms = {name: codec.decode(text, FullPodm, name) for name, text in texts.items()}
+
+        def decide_all(site: Mapping[str, FullPodm]) -> DecisionResult:
+            builder = ViewBuilder()
+            for name, podm in site.items():
+                builder.add(codec.decode(to_json(podm), LeanPodm, name), name)
+            found = self._intake.decider(builder.view(), decider.policies())
+            return decision_result(found.select_destinations(request), "report")
+
+        return shrink(podms, nodes, floors, self._decide_on, decide_all)
+
+    @contextlib.contextmanager
+    def _shrinking(
+        self, access: PodmAccess, claimer: PlanClaimer, plan: Plan
+    ) -> Iterator[contextlib.ExitStack]:
+        """Let a claimer detach the blocks of a plan; the stack attaches them again.
+
+        The drain hook of the site and the guard of Ironic apply as to any change of a node.
+        """
+        from valence_sched.model.need import Toleration
+        from valence_sched.model.node_change import NodeChange
+
+        every = (Toleration(operator="Exists"),)
+        changer = access.changer(self.compile_request, self._decide_on, *self._drain(access.store))
+        with contextlib.ExitStack() as undo:
+
+            def detach() -> None:
+                for one in plan.shrinks:
+                    cycle = one.power_cycle
+                    change = NodeChange(
+                        detach_blocks=one.blocks, before=one.before, power_cycle=cycle
+                    )
+                    changer.change(one.node, change)
+                    undo.callback(attach, one)
+
+            def attach(one: NodeShrink) -> None:
+                cycle = one.power_cycle
+                back = NodeChange(attach_blocks=one.blocks, power_cycle=cycle, tolerations=every)
+                changer.change(one.node, back)
+                self._effects.forget("node", one.node)
+
+            claimer.shrink = detach
+            yield undo
 
     def check_plan(self, plan: Plan) -> None:
         if self._serves and self._plan_signatures is not None:
@@ -451,6 +526,9 @@ class Engine(scheduler.OwnScheduler):
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         self.check_plan(plan)
         self._refuse_recordings("claimed")
+        if plan.shrinks:
+            hint = "compose it (podm apply without --claim)"
+            raise errors.RequestError(f"the plan shrinks nodes, and cannot be only claimed: {hint}")
         with self._changing_store() as store, self._plan_claimer(store, plan) as claimer:
             claim = claimer.claim(
                 plan.decision.request, key=key, ttl_s=ttl_s, dispatched=self._selection.dispatches
@@ -469,7 +547,10 @@ class Engine(scheduler.OwnScheduler):
         ):
             claimer.earlier_claim(key)
             provisioner = access.provisioner(claimer)
-            result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
+            with self._shrinking(access, claimer, plan) as undo:
+                result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
+                if result.nodes:
+                    undo.pop_all()
         return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
 
     def refresh(self, plan: Plan) -> PlanRefresh:

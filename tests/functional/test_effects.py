@@ -233,6 +233,12 @@ ROWS: dict[str, tuple[Row, ...]] = {
     "podm_node_resize": (
         Row(_with(Here.accelerated, "node", "resize", "NAME", "--flavor", "small", "--force")),
     ),
+    "podm_node_set": (
+        Row(_with(Here.composed, "node", "set", "NAME", "--shrinkable"), prints=False),
+    ),
+    "podm_node_unset": (
+        Row(_with(Here.composed, "node", "unset", "NAME", "--shrinkable"), prints=False),
+    ),
     "podm_node_delete": (Row(_with(Here.composed, "node", "delete", "NAME"), prints=False),),
     "podm_schedule": (
         Row(_new("--claim")),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.functional.programs import PROGRAMS, SITE, Case, Done
+from tests.functional.programs import PROGRAMS, SITE, Case, Done, run
 from tests.functional.test_compose import There
 from valence_sched.testing.served import served
 
@@ -44,6 +44,97 @@ class NodeCase(Case):
 
     def present(self, here: There) -> list[str]:
         return list(here.asked("node", "show", self.node, "-f", "json").data["Blocks"])
+
+
+SHRINKS = """\
+policies:
+- {name: greedy, shrink: last, filters: [enabled, alive, capacity, devices], weighers: [room]}
+"""
+
+
+class TestShrink(NodeCase):
+    """Plans that take blocks from shrinkable nodes."""
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[There]:
+        """Yield a site whose only usable GPU is a surplus of a node of team a."""
+        with served(SITE) as podms:
+            here = There({"gpu-east": podms["gpu-east"]}, f"{self.folder}/{self.id()}.sqlite")
+            (row,) = here.compose("--gpu", "1", "--owner", "a").data
+            self.node = row["Node"]
+            (gained,) = self.rows(here, "attach", "--gpu", "1")
+            self.gpu, self.whole = gained["Block"].rpartition("/")[2], self.present(here)
+            blocks = here.asked("block", "list", "--podm", "gpu-east", "--free", "-f", "json").data
+            spare = [one["Block"] for one in blocks if one["Block"].startswith("GPU")]
+            here.asked("block", "set", *spare, "--podm", "gpu-east", "--reserve", "x")
+            policy = self.write(f"{self.id().rpartition('.')[2]}.yaml", SHRINKS)
+            self.ask = ("schedule", "--cores", "1", "--gpu", "1", "--policy-file", policy)
+            self.plan = f"{self.folder}/{self.id().rpartition('.')[2]}.json"
+            yield here
+
+    def mark(self, here: There, *words: str) -> None:
+        self.assertEqual(0, self.change(here, "set", "--shrinkable", *words).code)
+
+    def planned(self, here: There) -> Done:
+        return here.asked(*self.ask, "--policy", "greedy", "--owner", "a", "--plan", self.plan)
+
+    def test_a_plan_detaches_the_surplus_of_a_shrinkable_node_and_composes(self):
+        with self.full() as here:
+            greedy = (*self.ask, "--policy", "greedy", "--owner", "a")
+            self.assertEqual(3, here.asked(*greedy).code)  # the node is not marked
+            self.mark(here, "--power-cycle")
+            shown = here.asked("node", "show", self.node, "-f", "json").data
+            self.assertEqual("its own request", shown["Shrinkable To"])
+            self.assertEqual(3, here.asked(*self.ask).code)  # the default policy never shrinks
+            self.assertEqual(3, here.asked(*greedy[:-1], "b").code)  # a node of another owner
+            done = here.asked(*greedy)
+            words = (
+                f"nothing is free: takes {self.gpu} from shrinkable node {self.node} on gpu-east"
+            )
+            self.assertEqual(0, done.code, done.err)
+            self.assertIn(words, done.err)
+            self.assertEqual(self.whole, self.present(here))
+            self.assertIn(words, self.planned(here).err)
+            self.assertEqual(1, here.asked("apply", self.plan, "--claim").code)
+            done = here.asked("apply", self.plan, "-f", "json")
+            self.assertEqual(0, done.code, done.err)
+            self.assertIn(self.gpu, "".join(done.data[0]["Blocks"]))
+            self.assertEqual(len(self.whole) - 1, len(self.present(here)))
+            self.assertEqual(6, here.asked("apply", self.plan).code)
+            self.assertEqual(0, self.change(here, "unset", "--shrinkable").code)
+            self.assertNotIn("Shrinkable To", here.asked("node", "show", self.node).out)
+
+    def test_a_node_that_cannot_be_composed_after_all_leaves_every_node_as_it_was(self):
+        with self.full() as here:
+            self.mark(here, "--floor", "small")
+            self.assertEqual(0, self.planned(here).code)
+            done = here.asked("apply", self.plan)
+            self.assertEqual(6, done.code)
+            self.assertIn("is not declared removable", done.err)
+            self.assertEqual(self.whole, self.present(here))
+            self.mark(here, "--power-cycle")
+            self.assertEqual(0, self.planned(here).code)
+            quota = ("scheduler", "quota", "set", "a", "--resource", "nodes=1")
+            self.assertEqual(0, run(OURS, *quota, "--state", here.state).code)
+            done = here.asked("apply", self.plan)
+            self.assertEqual(1, done.code, done.err)
+            self.assertIn("quota", done.err)
+            self.assertEqual(sorted(self.whole), sorted(self.present(here)))
+            self.assertEqual([], [it for it in here.asked("claim", "list", "-f", "json").data
+                                  if it["State"] == "HELD"])  # fmt: skip
+
+    def test_wrong_marks_are_one_line(self):
+        with self.full() as here:
+            for words, code, line in (
+                (("set", self.node), 2, "nothing to set: name --shrinkable"),
+                (("unset", self.node), 2, "nothing to unset: name --shrinkable"),
+                (("set", "nope", "--shrinkable"), 1, "no node named 'nope'"),
+                (("set", self.node, "--shrinkable", "--floor", "nope"), 1, "no flavor named"),
+            ):
+                done = here.asked("node", *words)
+                self.assertEqual((code, ""), (done.code, done.out))
+                self.assertIn(line, done.err)
+                self.assertEqual(1, done.err.count("\n"))
 
 
 class TestNodeChange(NodeCase):

@@ -138,6 +138,13 @@ class NodeChanger:
         self, planner: ChangePlanner, node: nouns.ComposedNode, change: NodeChange
     ) -> tuple[ChosenParts, ChangeRecord]:
         record = ChangeRecord()
+        if change.shrinkable is not None:
+            if change.floor is not None:
+                self.compile_request(RequestSpec(flavor=change.floor))
+            floor, power_cycle = change.floor, change.power_cycle
+            return ChosenParts(), record._replace(
+                shrinkable=change.shrinkable, floor=floor, power_cycle=power_cycle
+            )
         if change.flavor is not None:
             spec = RequestSpec(
                 flavor=change.flavor,

@@ -2,6 +2,7 @@
 """Planner: makes plans of decisions, compares them with the present, and claims their blocks."""
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
-from valence_sched.model.plan import Plan, PlanRefresh, make_plan, plan_drift
+from valence_sched.model.plan import NodeShrink, Plan, PlanRefresh, make_plan, plan_drift
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.request import Request
@@ -33,6 +34,8 @@ MOST_NAMED = 3  # largest number of changes in one line
 class PlanClaimer:
     """Claims a plan once; ``statuses`` are the statuses of unread pod managers.
 
+    After the checks, ``shrink`` detaches the blocks that shrinkable nodes lose.
+
     ``claimer`` verifies and holds the plan. A node of the plan is never replaced by another;
     ``claim_lost`` is set if a replacement was requested because of a lost race.
     """
@@ -41,6 +44,7 @@ class PlanClaimer:
     claimer: Claimer
     plan: Plan
     statuses: Mapping[str, PodmStatus] = field(default_factory=dict)
+    shrink: Callable[[], None] = field(default=lambda: None)
     claim_lost: bool = False
     _done: bool = False
 
@@ -88,6 +92,7 @@ class PlanClaimer:
         if differences := list(plan_drift(self.plan, self._current_podms(), _seen_by(owner))):
             raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
         decision = self.plan.decision
+        self.shrink()
         return self.claimer.claim_candidates(
             decision.request,
             [placement.chosen for placement in decision.placements],
@@ -111,6 +116,8 @@ class PlanClaimer:
             chosen = (one.chosen for one in self.plan.decision.placements)
             planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
             blocks = basis.podm.blocks
+            lost = (one.blocks for one in self.plan.shrinks if one.podm == podm)
+            planned -= set(itertools.chain.from_iterable(lost))
             planned -= {one.uri for one in blocks if (one.status or FREE_STATUS).shareable}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
@@ -175,12 +182,15 @@ class Planner:
         self._intake, self._sources, self._loader = intake, intake.sources, intake.loader
         self._selection, self._live = intake.selection, intake.selection.live
 
-    def plan(self, report: Report, texts: Mapping[str, bytes]) -> Plan:
+    def plan(
+        self, report: Report, texts: Mapping[str, bytes], shrinks: tuple[NodeShrink, ...] = ()
+    ) -> Plan:
         """Return the plan of a decision; ``texts`` are its pod managers as JSON."""
         chosen = {placement.chosen.podm for placement in report.placements}
         decided_at = self._sources.now().isoformat(timespec="seconds")
         podms = self._podms_as_read(texts, chosen)
-        return make_plan(report, podms.values(), decided_at, podms.keys() - self._sources.live_ids)
+        recorded = podms.keys() - self._sources.live_ids
+        return make_plan(report, podms.values(), decided_at, recorded, shrinks)
 
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Read and store the pod managers of a plan, and return its claimer.

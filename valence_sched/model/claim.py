@@ -317,6 +317,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     changing_amounts: tuple[Grant, ...] = ()
     off_until: float | None = None
     changes: dict[str, str] = {}
+    shrinkable: bool = False
+    floor: Name | None = None
+    power_cycle: bool = False
 
     @property
     def state(self) -> State:

@@ -23,7 +23,7 @@ VERSION = "1.0"
 
 
 class NodeChange(Noun, frozen=True, kw_only=True):
-    """A change of a node, in one of three forms.
+    """A change of a node, in one of four forms.
 
     ``attach`` and ``detach`` describe devices and amounts of stocks, which are chosen;
     ``attach_blocks`` and ``detach_blocks`` name blocks, ``detach_amounts`` memory chunks and
@@ -37,6 +37,10 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     blocks are tolerated by ``tolerations``, the flavor, or the request of the node. ``before`` has
     the blocks and amounts of the node that the change was planned for. A planned change may have a
     flavor and the exact blocks and amounts.
+
+    With ``shrinkable``, nothing is attached or detached: the node is marked as shrinkable to the
+    flavor ``floor``, by default to its own request, or no longer. ``power_cycle`` then applies to
+    each later change that shrinks the node.
     """
 
     attach: Properties | None = None
@@ -52,12 +56,17 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     force: bool = False
     power_cycle: bool = False
     before: tuple[Name, ...] = ()
+    shrinkable: bool | None = None
+    floor: Name | None = None
 
     def __post_init__(self) -> None:
         by_devices = self.attach is not None or self.detach is not None
         becomes = self.flavor is not None and not (self.names_parts and self.before)
-        if (self.names_parts or by_devices) + becomes + self.idle != 1:
-            raise ValueError("Expected devices or blocks, else a flavor, else idle")
+        marks = self.shrinkable is not None
+        if (self.names_parts or by_devices) + becomes + self.idle + marks != 1:
+            raise ValueError("Expected devices or blocks, else a flavor, else idle or shrinkable")
+        if self.floor is not None and not self.shrinkable:
+            raise ValueError("Expected shrinkable with a floor")
 
     @property
     def names_parts(self) -> bool:

@@ -31,12 +31,26 @@ class PodmBasis(Noun, frozen=True, kw_only=True):
     recorded: bool = False
 
 
+class NodeShrink(Noun, frozen=True, kw_only=True):
+    """The blocks that a shrinkable node loses, and its blocks before.
+
+    With ``power_cycle``, the node is shut down for the change, and started again.
+    """
+
+    node: Name
+    podm: Name
+    blocks: tuple[Name, ...]
+    before: tuple[Name, ...]
+    power_cycle: bool = False
+
+
 class Plan(Noun, frozen=True, kw_only=True):
     """A decision to apply later, and the pod managers that it was based on.
 
-    ``podms`` are the pod managers that take a node, ``zone`` is the path of their zone. ``digest``
-    covers all fields before it. ``signature`` covers all other fields, as written by the zone that
-    made the plan. A scheduler without a key does not sign.
+    ``podms`` are the pod managers that take a node, ``zone`` is the path of their zone. The blocks
+    of ``shrinks`` are detached first. ``digest`` covers all fields before it. ``signature`` covers
+    all other fields, as written by the zone that made the plan. A scheduler without a key does not
+    sign.
     """
 
     schema: str
@@ -45,6 +59,7 @@ class Plan(Noun, frozen=True, kw_only=True):
     decision: Report
     podms: tuple[PodmBasis, ...]
     zone: str = ""
+    shrinks: tuple[NodeShrink, ...] = ()
     digest: str = ""
     signature: str = ""
 
@@ -80,6 +95,7 @@ def make_plan(
     podms: Iterable[FullPodm],
     decided_at: str | None = None,
     recorded: Container[str] = (),
+    shrinks: tuple[NodeShrink, ...] = (),
 ) -> Plan:
     """Return the plan of a decision, in which nodes of other owners are reduced to their blocks."""
     podm_ids = {placement.chosen.podm for placement in decision.placements}
@@ -97,6 +113,7 @@ def make_plan(
         decided_at=decided_at,
         decision=replace(decision, explanation=None),
         podms=tuple(bases),
+        shrinks=shrinks,
     )
     return replace(plan, digest=codec.document_digest(to_json(plan)))
 

@@ -77,7 +77,8 @@ class Policy(Noun, frozen=True, kw_only=True):
     """A named list of filters and of weighted weighers, in the order in which they run.
 
     ``goals`` are for scheduler ``joint``, in order; the number of placed nodes always has
-    precedence.
+    precedence. With ``shrink: last``, a plan takes blocks from shrinkable nodes if nothing else is
+    free.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -89,6 +90,7 @@ class Policy(Noun, frozen=True, kw_only=True):
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
     goals: tuple[Goal, ...] = ()
+    shrink: Literal["never", "last"] = "never"
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
     goals: tuple[Goal, ...] = ()
+    shrink: Literal["never", "last"] = "never"
 
     def policy(self) -> Policy:
         filters = tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters)

@@ -258,7 +258,7 @@ class ChangePlanner:
         """Return the pod manager with only these blocks; those of the node are free."""
         own, pools = set(self._node.blocks), tuple(sorted(self._reach))
         found = tuple(
-            replace(it, status=_freed(it.status), pools=pools)
+            replace(it, status=freed(it.status), pools=pools)
             if it.uri in own
             else replace(it, pools=tuple(pool for pool in it.pools if pool in self._reach))
             for it in blocks
@@ -280,7 +280,7 @@ class ChangePlanner:
 
     def _alone(self, blocks: Iterable[FullBlock], stocks: Iterable[Stock] = ()) -> FullPodm:
         """Return the pod manager with only these blocks of the node, free and in one pool."""
-        found = tuple(replace(it, status=_freed(it.status), pools=()) for it in blocks)
+        found = tuple(replace(it, status=freed(it.status), pools=()) for it in blocks)
         shared = tuple(replace(stock, pools=()) for stock in stocks)
         return replace(self._podm, blocks=found, pools=(), stocks=shared, nodes=())
 
@@ -306,7 +306,7 @@ def _blocks_of(decision: DecisionResult) -> tuple[str, ...]:
     return tuple(block.uri for block in placements[0].chosen.blocks) if placements else ()
 
 
-def _freed(status: Status | None) -> Status:
+def freed(status: Status | None) -> Status:
     """Return the status of a block as if its node did not use it; bad health remains."""
     before = status or FREE_STATUS
     state = before.state if before.state in ("Failed", "Unavailable") else "Unused"

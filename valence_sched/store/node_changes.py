@@ -43,18 +43,24 @@ _amounts = tables.claimed_amounts
 
 
 class ChangeRecord(NamedTuple):
-    """What a finished change leaves in the record of a node: its key, and the flavor it became."""
+    """What a finished change leaves in the record of a node: its key, flavor and marks."""
 
     key: str | None = None
     content: str = ""
     flavor: str | None = None
     request: NodeRequest | None = None
+    shrinkable: bool | None = None
+    floor: str | None = None
+    power_cycle: bool = False
 
     def of(self, node: ComposedNode) -> ComposedNode:
         if self.key is not None:
             node = replace(node, changes={**node.changes, self.key: self.content})
         if self.flavor is not None:
             node = replace(node, flavor=self.flavor, request=self.request)
+        if self.shrinkable is not None:
+            marks = {"shrinkable": self.shrinkable, "floor": self.floor}
+            node = replace(node, **marks, power_cycle=self.power_cycle)
         return node
 
 

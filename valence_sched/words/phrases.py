@@ -19,6 +19,7 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
 from valence_sched.model.node_change import NodeChangeResult, format_parts
+from valence_sched.model.plan import NodeShrink
 from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.registration import Registration
@@ -446,6 +447,13 @@ def change_line(result: NodeChangeResult) -> str:
     if not texts:
         return f"{name} is unchanged: it is already as requested"
     return f"{name}: {', '.join(texts)}" if done else f"{name} is unchanged: dry run"
+
+
+def shrink_lines(shrinks: Iterable[NodeShrink]) -> Iterator[str]:
+    """Yield a line for each node that loses blocks, so that a plan fits."""
+    for one in shrinks:
+        names = ", ".join(uri.rpartition("/")[2] for uri in one.blocks)
+        yield f"nothing is free: takes {names} from shrinkable node {one.node} on {one.podm}"
 
 
 def check_line(result: NodeChangeResult) -> str:

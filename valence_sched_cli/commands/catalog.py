@@ -163,6 +163,8 @@ class ShowPolicy(base.ShowOne):
             "Goals": ", ".join(policy.goals),
             "Reads": cells.WordLines(reads.fields),
         }
+        if policy.shrink != "never":
+            row["Shrink"] = policy.shrink
         return tuple(row), row
 
 

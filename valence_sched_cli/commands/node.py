@@ -95,6 +95,9 @@ class ShowNode(base.ShowOne):
             record = model.lifecycle.find_record(_recorded_nodes(scheduler), args.node)
         row = _node_cells(record)
         row |= cells.fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
+        if record.node.shrinkable:
+            row["Shrinkable To"] = record.node.floor or "its own request"
+            row["Power Cycle"] = record.node.power_cycle
         row["Events"] = event_cell(record.events)
         return tuple(row), row
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm node attach, detach, resize, history``: changes of living nodes."""
+"""The commands ``podm node attach, detach, resize, set, unset, history``."""
 
 from __future__ import annotations
 
@@ -168,6 +168,46 @@ class ResizeNode(_ChangeNode):
             hint = "omit it, and name a flavor of the service"
             raise UsageError(f"--flavor-file: the service uses its own flavors: {hint}")
         return _change(self, change)
+
+
+class SetNode(base.Command):
+    """Let plans take devices from a node.
+
+    Under a policy with "shrink: last", podm schedule takes blocks from shrinkable nodes of the same
+    owner if nothing else is free. A node keeps what its floor needs. podm node show shows the mark.
+    """
+
+    examples = ("vs-3f9c0a1b2d4e5f60 --shrinkable --floor small",)
+    arguments = f"""
+        {NODE}
+        what --shrinkable: mark the node as shrinkable
+        what --floor <flavor>: flavor that the node keeps (default: its own request)
+        then --power-cycle: the node may be shut down and started again for it"""
+    option_groups = (inventory.STATE,)
+
+    def take_action(self, args: base.Args) -> None:
+        if not args.shrinkable:
+            raise UsageError("nothing to set: name --shrinkable")
+        mark = model.node_change.NodeChange(
+            shrinkable=True, floor=args.floor, power_cycle=args.power_cycle
+        )
+        self.scheduler(args).change_node(args.node, mark)
+
+
+class UnsetNode(base.Command):
+    """Take no more devices from a node."""
+
+    examples = ("vs-3f9c0a1b2d4e5f60 --shrinkable",)
+    arguments = f"""
+        {NODE}
+        what --shrinkable: remove the mark"""
+    option_groups = (inventory.STATE,)
+
+    def take_action(self, args: base.Args) -> None:
+        if not args.shrinkable:
+            raise UsageError("nothing to unset: name --shrinkable")
+        mark = model.node_change.NodeChange(shrinkable=False)
+        self.scheduler(args).change_node(args.node, mark)
 
 
 class HistoryNode(base.Lister):

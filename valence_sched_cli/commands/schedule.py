@@ -139,6 +139,10 @@ class SchedulePodm(base.Lister):
                     result = scheduler.select_destinations(request, detail=self._detail)
                 else:
                     result = self._plan(request, scheduler)
+            acts = args.plan or args.dispatch or args.dry_run == "server"
+            fits = result.report.placements or result.report.policy.shrink == "never"
+            if not (acts or fits):
+                result = self._shrunk(scheduler.plan(request), result)
             if args.dispatch is not None and result.report.placements:
                 report = self.scheduler_app.dispatchable(scheduler, result.report)
                 result = msgspec.structs.replace(result, report=report)
@@ -181,7 +185,18 @@ class SchedulePodm(base.Lister):
         else:
             with self.effects.change("plan", file, "may be written", "is written"):
                 self.scheduler_app.write_plan(planned.plan, file)
+            self.closing += words.phrases.shrink_lines(planned.plan.shrinks)
             self.closing.append(f"plan written: to carry it out, run podm apply {file}")
+        return planned.decision
+
+    def _shrunk(
+        self, planned: model.plan.PlanResult, result: model.decision.DecisionResult
+    ) -> model.decision.DecisionResult:
+        """Return the decision that takes blocks from shrinkable nodes, else the one without."""
+        if planned.plan is None:
+            return result
+        self.closing += words.phrases.shrink_lines(planned.plan.shrinks)
+        self.closing.append("to carry it out, write a plan with --plan, and run podm apply")
         return planned.decision
 
     def _compose(self, request: model.request.Request) -> base.Table:
@@ -392,7 +407,7 @@ class ApplyPodm(base.Lister):
                 hint = "the plan changes a node: omit it"
                 raise errors.UsageError(f"{option_name(idle[0])}: {hint}")
             return node_change.apply_plan(self, plan)
-        if drain.drain_settings(args) is not None:
+        if drain.drain_settings(args) is not None and not plan.shrinks:
             hint = "the plan detaches no block: omit it"
             raise errors.UsageError(f"--drain-command, --drain-url: {hint}")
         if args.refresh:

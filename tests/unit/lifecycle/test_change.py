@@ -292,7 +292,7 @@ class TestChanges(ChangeCase):
             self.manager.refusal = refusal
             result = self.change(SWAP, dry_run="server")
             self.assertEqual((refusal or "", False), (result.refusal, result.done))
-            self.assertTrue(check_line(result).startswith(f"p {words} (dry run by the pod manager"))
+            self.assertTrue(check_line(result).startswith(f"p {words} (checked by reading"))
         self.manager.in_use = errors.HardwareInUse("p: in use in Ironic")
         with self.assertRaisesRegex(errors.HardwareInUse, "in use in Ironic"):
             self.change(SWAP, dry_run="server")
