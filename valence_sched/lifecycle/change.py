@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
-from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector
+from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector, node_conflicts
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.codec import decode
@@ -235,6 +235,9 @@ class NodeChanger:
                 if hazard and not (change.force or change.power_cycle):
                     hint = "shut it down, or use --power-cycle or --force"
                     raise errors.HardwareInUse(f"{hazard}: {hint}")
+                wanted = set(chosen.attach)
+                for conflict in node_conflicts(self.store, composer, node.podm, wanted, node.id):
+                    raise errors.ClaimLost(f"{node.podm}: {conflict}", node.podm)
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
                 if chosen.uris:
                     watch("draining")

@@ -13,7 +13,7 @@ If a process dies, the claim stays COMPOSING. A reconciler then looks for the no
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -151,7 +151,10 @@ class NodeComposer:
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
-            conflicts = [] if refusal else composer.conflicts(wanted)
+            conflicts: list[str] = []
+            if not refusal:
+                users = node_conflicts(self.store, composer, podm, wanted.blocks)
+                conflicts = [*composer.conflicts(wanted), *users]
             self.checkpoint("checked")
             if refusal:
                 raise errors.PodmError(refusal)
@@ -233,6 +236,24 @@ class NodeComposer:
             nothing = f"{podm}: no node was composed, but the result could not be stored"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
             raise errors.Unverified(text) from error
+
+
+def node_conflicts(
+    store: Store, composer: GuardedComposer, podm: str, blocks: Collection[str], own: str = ""
+) -> Iterator[str]:
+    """Yield a line for each existing node, other than the ``own`` one, that has one of the blocks.
+
+    While a fabric is reprogrammed, a pod manager may show the blocks of a node as free.
+    """
+    nodes = [node for node in store.nodes.list(podm) if node.id != own]
+    if not any(uri in blocks for node in nodes for uri in node.blocks):
+        return
+    known = store.load_podms([podm]).get(podm)
+    shared = {it.uri for it in (known.blocks if known else ()) if it.status and it.status.shareable}
+    for node in nodes:
+        common = [uri for uri in node.blocks if uri in blocks and uri not in shared]
+        if common and composer.node_blocks(node.uri) is not None:
+            yield f"{', '.join(common)}: found part of node {node.id}"
 
 
 def _subject(node: str, podm: str) -> str:

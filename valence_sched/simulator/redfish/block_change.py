@@ -160,7 +160,7 @@ class BlockChanges:
             systems = self._documents.member_uris(self._composition.systems)
             every = (self._system(uri, "") for uri in systems if uri != target.system)
             others = [it for it in every if len(it.present) > 1]
-        for other in others[:1]:
+        for other in others[-1:]:
             other.apply(other.present[:-1])
 
             def attach_again(other: ChangeTarget = other) -> str:
