@@ -107,6 +107,7 @@ dist: .venv/installed-dist .venv/installed-docs
 	$(BIN)/valence-sched complete --shell fish >$(SHARE)/fish/vendor_completions.d/valence-sched.fish
 	$(BIN)/valence-sched complete --shell zsh >$(SHARE)/zsh/site-functions/_valence-sched
 	$(BIN)/python -m build --outdir dist
+	@rm -rf valence_sched.egg-info  # entry points of this build, which tests in the checkout would read
 
 # The package has the Python packages of this machine's version of Python.
 deb: dist
