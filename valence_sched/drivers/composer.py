@@ -156,9 +156,8 @@ class Composer(ComposerReads, Protocol):
         """Start a node, or shut it down, and wait; PodmError if it is not so in the end."""
 
 
-@runtime_checkable
-class AmountChanger(Protocol):
-    """A composer that changes the memory chunks and volumes of existing nodes."""
+class AmountReads(Protocol):
+    """The read-only verbs for the memory chunks and volumes of existing nodes."""
 
     def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
         """Return the reason why amounts of a request would not be attached to a node, else None."""
@@ -172,6 +171,11 @@ class AmountChanger(Protocol):
         grants besides its amounts. The reason names what is missing or not connected. PodmError if
         they are unreadable.
         """
+
+
+@runtime_checkable
+class AmountChanger(AmountReads, Protocol):
+    """A composer that changes the memory chunks and volumes of existing nodes."""
 
     def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
         """Create the amounts of the grants of a request, and connect them to an existing node.

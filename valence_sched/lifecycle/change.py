@@ -442,10 +442,12 @@ class _Step:
         wanted = replace(nouns.request_from_node(self.node), grants=grants, amounts=amounts)
         try:
             composer = amount_changer(self.changes)
-            change = composer.attach_amounts if attaches else composer.detach_amounts
             self.power.off()
             self.watch(f"{verb}ing {_tails(_uris(grants if attaches else amounts))}")
-            found = change(wanted, self.node.uri, self.watch)
+            if attaches:
+                found = composer.attach_amounts(wanted, self.node.uri, self.watch)
+            else:
+                found = composer.detach_amounts(wanted, self.node.uri, self.watch)
         except errors.PodmError as error:  # before a write
             found = AmountChange(before, str(error))
         except Exception as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.drivers.composer import AmountChange, Composer, amount_changer
+from valence_sched.drivers.composer import AmountChange, amount_changer
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
@@ -111,13 +111,13 @@ class Reconciler:
                 is_partial = 0 < present < total or bool(amounts and found.reason)
                 was_off = node.off_until is not None
                 if (is_partial or was_off) and not self.dry_run:
-                    changes = composer.may_change(nouns.request_from_node(node), node.uri)
                     grants = node.changing_amounts if attaches else node.grants
                     of = replace(node, grants=grants)
-                    if is_partial and (why := _detach(changes, of, there, amounts)):
+                    if is_partial and (why := _detach(composer, of, there, amounts)):
                         return _done(f"unchanged: {why}")
                     present = 0 if is_partial else present
                     if was_off:
+                        changes = composer.may_change(nouns.request_from_node(node), node.uri)
                         changes.set_power(node.uri, True, lambda _state: None)
                         self.store.node_changes.started(node.id)
         except errors.SchedulerError as error:
@@ -292,20 +292,23 @@ def _read_amounts(
 
 
 def _detach(
-    changes: Composer,
+    composer: GuardedComposer,
     node: nouns.ComposedNode,
     blocks: Sequence[str],
     amounts: tuple[nouns.Grant, ...],
 ) -> str:
     """Detach parts of a node; return why some are left, empty if none is."""
     reason, left = "", [*blocks]
+    wanted = nouns.request_from_node(node)
+    changes = composer.may_change(wanted, node.uri)
     if blocks:
         found = changes.change(node.uri, (), blocks, lambda _state: None)
         reason, left = found.reason, [it for it in blocks if it in (found.blocks or blocks)]
     if amounts and not left:
         grants = node.grants_of(amounts)
-        wanted = replace(nouns.request_from_node(node), grants=grants, amounts=amounts)
-        rest = amount_changer(changes).detach_amounts(wanted, node.uri, lambda _state: None)
+        amount_changes = amount_changer(changes)
+        wanted = replace(wanted, grants=grants, amounts=amounts)
+        rest = amount_changes.detach_amounts(wanted, node.uri, lambda _state: None)
         remaining = amounts if rest.amounts is None else rest.amounts
         reason, left = rest.reason, [one.uri for one in remaining]
     return f"{', '.join(left)} could not be detached: {reason}" if left else ""

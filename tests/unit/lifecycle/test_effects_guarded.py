@@ -6,7 +6,7 @@ import unittest
 from collections.abc import Iterator
 
 from tests.unit.structure import Module, every_import, every_module
-from valence_sched.drivers.composer import Composer, ComposerReads
+from valence_sched.drivers.composer import AmountChanger, AmountReads, Composer, ComposerReads
 from valence_sched.lifecycle.guard import GuardedComposer
 
 WRITES = {"post", "patch", "put", "delete", "write"}
@@ -18,6 +18,7 @@ WRITERS = {
     "drivers/events": "asks for events",
     "drivers/actions": "a part of each composer: power",
     "drivers/redfish/amounts": "a part of a composer: memory chunks and volumes",
+    "drivers/redfish/connections": "a part of a composer: connections of amounts",
     "drivers/redfish/change": "a part of each composer: the blocks of a node",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",
@@ -31,7 +32,9 @@ SEES_CHANGES = {
 }
 #: Each effect: the function that has it, and the verb of a composer. A new effect is a new line.
 EFFECTS = {
-    ("lifecycle/change", "_change", "change"),
+    ("lifecycle/change", "_change_once", "change"),
+    ("lifecycle/change", "_change_amounts", "attach_amounts"),
+    ("lifecycle/change", "_change_amounts", "detach_amounts"),
     ("lifecycle/change", "off", "set_power"),
     ("lifecycle/change", "__exit__", "set_power"),
     ("lifecycle/compose", "_remove", "remove"),
@@ -40,7 +43,8 @@ EFFECTS = {
     ("lifecycle/compose", "_abandon", "remove"),
     ("lifecycle/compose", "_abandon", "unreserve"),
     ("lifecycle/reconcile", "_decompose", "remove"),
-    ("lifecycle/reconcile", "_end_change", "change"),
+    ("lifecycle/reconcile", "_detach", "change"),
+    ("lifecycle/reconcile", "_detach", "detach_amounts"),
     ("lifecycle/reconcile", "_end_change", "set_power"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
     ("lifecycle/reconcile", "_start", "set_power"),
@@ -53,15 +57,16 @@ def verbs(protocol: type) -> set[str]:
     return {name for name in vars(protocol) if not name.startswith("_")}
 
 
-CHANGES = verbs(Composer)
+READS = verbs(ComposerReads) | verbs(AmountReads)
+CHANGES = verbs(Composer) | verbs(AmountChanger)
 
 
 class TestEffects(unittest.TestCase):
     """The source, parsed as a tree."""
 
     def test_a_guarded_composer_has_all_that_reads_and_nothing_that_changes(self):
-        self.assertTrue(CHANGES.isdisjoint(verbs(ComposerReads)))
-        self.assertEqual({*verbs(ComposerReads), "may_change"}, verbs(GuardedComposer))
+        self.assertTrue(CHANGES.isdisjoint(READS))
+        self.assertEqual({*READS, "may_change"}, verbs(GuardedComposer))
 
     def test_only_the_guard_and_what_it_lets_pass_see_a_composer_that_changes(self):
         names = {"valence_sched.drivers.connect.connect", "valence_sched.drivers.composer.Composer",
@@ -102,6 +107,12 @@ class TestEffects(unittest.TestCase):
                 if isinstance(node, ast.Assign) and _permits(node.value)
                 for target in node.targets
             }
+            permitted |= {
+                ast.unparse(target)
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign) and _part_of(node.value) in permitted
+                for target in node.targets
+            }
             for node in ast.walk(function):
                 match node:
                     case ast.Call(func=ast.Attribute(value=receiver, attr=verb)) if (
@@ -119,6 +130,14 @@ class TestEffects(unittest.TestCase):
 
 def _permits(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".may_change")
+
+
+def _part_of(node: ast.AST) -> str:
+    """Return the composer that a call of ``amount_changer`` narrows, else an empty text."""
+    match node:
+        case ast.Call(func=ast.Name(id="amount_changer"), args=[composer]):
+            return ast.unparse(composer)
+    return ""
 
 
 def _writes(node: ast.AST) -> bool:
