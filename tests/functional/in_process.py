@@ -96,7 +96,7 @@ def _logging() -> Iterator[None]:
             record.levelno = -1  # without a handler
         return record
 
-    before = {name: _settings(logger) for name, logger in _loggers()}
+    before = {name: _settings(logger) for name, logger in _loggers() if not _is_plain(logger)}
     root.handlers, root.level = [], logging.WARNING
     logging.setLogRecordFactory(own_record)
     try:
@@ -105,12 +105,13 @@ def _logging() -> Iterator[None]:
     finally:
         logging.setLogRecordFactory(make_record)
         for name, logger in _loggers():
-            settings = before.get(name, {"level": 0, "handlers": [], "filters": []})
-            for handler in logger.handlers:
-                if handler not in settings["handlers"]:
-                    handler.close()
-            vars(logger).update(settings)
-            logger._cache.clear()  # type: ignore[attr-defined]
+            if name in before or not _is_plain(logger):
+                settings = before.get(name) or _settings(logging.Logger(name))
+                for handler in logger.handlers:
+                    if handler not in settings["handlers"]:
+                        handler.close()
+                vars(logger).update(settings)
+        root.manager._clear_cache()  # type: ignore[attr-defined]
         logging.raiseExceptions = raises
         logging.captureWarnings(False)
 
@@ -120,6 +121,12 @@ def _loggers() -> Iterator[tuple[str, logging.Logger]]:
     for name, logger in logging.getLogger().manager.loggerDict.items():
         if isinstance(logger, logging.Logger):
             yield name, logger
+
+
+def _is_plain(logger: logging.Logger) -> bool:
+    """Return whether a logger is as it was made, as all but a few of a thousand are."""
+    changed = logger.level or logger.handlers or logger.filters or logger.disabled
+    return logger.propagate and not changed
 
 
 def _settings(logger: logging.Logger) -> dict[str, Any]:
