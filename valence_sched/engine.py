@@ -502,8 +502,12 @@ class Engine(scheduler.OwnScheduler):
         with contextlib.ExitStack() as undo:
 
             def detach() -> None:
+                owner = plan.decision.request.owner
                 for one in plan.shrinks:
-                    cycle = one.power_cycle
+                    node, cycle = access.store.nodes.show(one.node), one.power_cycle
+                    if not (node.shrinkable and owner in (None, node.owner)):
+                        text = f"node {one.node} is not shrinkable any more"
+                        raise errors.ClaimLost(f"the plan is out of date: {text}", one.podm)
                     change = NodeChange(
                         detach_blocks=one.blocks, before=one.before, power_cycle=cycle
                     )
