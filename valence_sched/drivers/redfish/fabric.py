@@ -11,6 +11,9 @@ from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_pa
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.hot_plug import block_devices
 
+#: Classes of entities that are hosts, or amounts that connections attach.
+_NOT_POOLED = {"ComputerSystem", "MemoryChunks", "MemoryDomain", "StoragePool", "Volume"}
+
 
 class ZoneMembers(NamedTuple):
     """The endpoints in a zone: the hosts behind them, and the other entities by endpoint."""
@@ -100,8 +103,12 @@ class FabricDevices(NamedTuple):
         every = read_fabrics(service, links, hosts) if hosts else []
         found: dict[str, schema.FabricDevice] = {}
         for fabric in every:
-            devices = service.follow(fabric.ends, schema.FabricDevice, fabric.uri)
+            devices = list(service.follow(fabric.ends, schema.FabricDevice, fabric.uri))
             found |= {device.uri: device for device in devices if device.pooled_kind}
+            others = {it.class_name or it.uri for it in devices if not it.pooled_kind}
+            if kinds := ", ".join(sorted(others - _NOT_POOLED)):
+                what = f"found endpoints of {kinds}, expected drives and accelerators (left out)"
+                service.notes.remark(f"{fabric.uri}: {what}")
         return cls(every, found)
 
     def hosts_of(self, device: str) -> frozenset[str]:

@@ -40,6 +40,15 @@ class TestServedServers(unittest.TestCase):
         service = LinkedDocuments(documents.get, Diagnostics(), list(documents), **words)
         return read_podm(service, "p", "redfish")
 
+    def test_a_device_that_is_no_block_is_named(self):
+        with bench("servers", "fabric-zones") as site:
+            site.podm.documents.update(GPU, **{"@odata.type": "#PCIeDevice.v1_9_0.PCIeDevice"})
+            remarks = Diagnostics()
+            documents = site.podm.documents
+            read_podm(LinkedDocuments(documents.get, remarks, list(documents)), "p", "redfish")
+        what = "found endpoints of PCIeDevice, expected drives and accelerators (left out)"
+        self.assertIn(f"{FABRIC}: {what}", [one.text for one in remarks])
+
     def test_devices_come_and_go_by_the_actions_of_the_zone_or_by_its_list(self):
         for fail, attached, gone in (
             ((), [ADD] * 2, [REMOVE]),
