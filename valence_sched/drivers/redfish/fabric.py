@@ -11,8 +11,8 @@ from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_pa
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.hot_plug import block_devices
 
-#: Classes of entities that are hosts, or amounts that connections attach.
-_NOT_POOLED = {"ComputerSystem", "MemoryChunks", "MemoryDomain", "StoragePool", "Volume"}
+#: Classes of entities that are hosts, switches, or amounts that connections attach.
+_NOT_POOLED = {"ComputerSystem", "MemoryChunks", "MemoryDomain", "StoragePool", "Switch", "Volume"}
 
 
 class ZoneMembers(NamedTuple):

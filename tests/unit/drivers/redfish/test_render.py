@@ -371,10 +371,13 @@ class DmtfTreesTest(unittest.TestCase):
     def test_public_constrained_composition_has_the_numbers_counted_by_hand(self):
         self.check("public-constrained-composition", 2, (9, 32, 65536, 1, 8), (6, 0, 0, 1, 8))
 
-    def test_public_cxl_has_stocks_and_one_host(self):
+    def test_public_cxl_has_stocks_and_one_host_with_devices_in_its_fabric(self):
         podm = self.read("public-cxl")
-        ((host,), (node,)) = podm.blocks, podm.nodes
-        self.assertEqual((host.uri, (host.uri,), 0), (node.uri, node.blocks, host.status.slots))
+        ((fpga, gpu, host), (node,)) = podm.blocks, podm.nodes
+        self.assertEqual((host.uri, (host.uri, fpga.uri)), (node.uri, node.blocks))
+        self.assertEqual([0, 1, 0], [block.status.slots for block in podm.blocks])
+        kinds = [one.kind for block in (fpga, gpu) for one in block.devices.accelerators]
+        self.assertEqual(["FPGA", "GPU"], kinds)
         self.assertEqual([None], [cpu.cores for cpu in host.devices.processors])
         stocks = [(stock.resource, stock.total, stock.used) for stock in podm.stocks]
         self.assertEqual(
