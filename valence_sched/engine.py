@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.model import hardware as nouns
     from valence_sched.model.capacity import Capacity, StrandedAmount
-    from valence_sched.model.claim import Claim, ComposedNode
+    from valence_sched.model.claim import Claim, ComposedNode, NodeShrink
     from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
-    from valence_sched.model.plan import NodeShrink, Plan, PlanRefresh, PlanResult
+    from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
     from valence_sched.planning.capacity import SiteCapacity

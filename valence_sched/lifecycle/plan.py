@@ -15,12 +15,12 @@ from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
 from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.claim import Claim
+from valence_sched.model.claim import Claim, NodeShrink
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
-from valence_sched.model.plan import NodeShrink, Plan, PlanRefresh, make_plan, plan_drift
+from valence_sched.model.plan import Plan, PlanRefresh, make_plan, plan_drift
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.request import Request

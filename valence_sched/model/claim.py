@@ -356,6 +356,19 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
         return self.uri in self.blocks
 
 
+class NodeShrink(Noun, frozen=True, kw_only=True):
+    """The blocks that a shrinkable node loses, and its blocks before.
+
+    With ``power_cycle``, the node is shut down for the change, and started again.
+    """
+
+    node: Name
+    podm: Name
+    blocks: tuple[Name, ...]
+    before: tuple[Name, ...]
+    power_cycle: bool = False
+
+
 def own_name(name: str | None, uri: str) -> str:
     """Return the name that this program gave a node, from its name or its URI, else ``""``."""
     names = (name or "", uri.rpartition("/")[2])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.model import codec, redact
 from valence_sched.model.base import Noun
+from valence_sched.model.claim import NodeShrink
 from valence_sched.model.decision import DecisionResult, Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
@@ -29,19 +30,6 @@ class PodmBasis(Noun, frozen=True, kw_only=True):
     generation: Count
     digest: Name
     recorded: bool = False
-
-
-class NodeShrink(Noun, frozen=True, kw_only=True):
-    """The blocks that a shrinkable node loses, and its blocks before.
-
-    With ``power_cycle``, the node is shut down for the change, and started again.
-    """
-
-    node: Name
-    podm: Name
-    blocks: tuple[Name, ...]
-    before: tuple[Name, ...]
-    power_cycle: bool = False
 
 
 class Plan(Noun, frozen=True, kw_only=True):

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from valence_sched.errors import RequestError
-from valence_sched.model.claim import ComposedNode
+from valence_sched.model.claim import ComposedNode, NodeShrink
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import FREE_STATUS, FullPodm
-from valence_sched.model.plan import NodeShrink
 from valence_sched.model.registration import RESERVED_BY
 from valence_sched.model.request import Request
 from valence_sched.planning.node_change import ChangePlanner, Decide, freed

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value, is_number
-from valence_sched.model.claim import Claim, Grant
+from valence_sched.model.claim import Claim, Grant, NodeShrink
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.hardware import PodmOverview, PodmSummary
@@ -19,7 +19,6 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
 from valence_sched.model.node_change import NodeChangeResult, format_parts
-from valence_sched.model.plan import NodeShrink
 from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.registration import Registration
