@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service matches its API document for all bodies, roles and sequences.
 
-``VALENCE_SCHED_SOAK`` sends four times the requests and runs twice the sequences.
+``VALENCE_SCHED_SOAK`` sends four times the requests and runs three times the sequences.
 """
 
 import os
@@ -33,7 +33,7 @@ CHECKS = (
 )
 SOAK = os.environ.get("VALENCE_SCHED_SOAK")
 EXAMPLES = 8 if SOAK else 2  # requests of each operation, valid and invalid
-SEQUENCES, STEPS = 24 if SOAK else 12, 15
+SEQUENCES, STEPS = 24 if SOAK else 8, 15
 LIMITS = Limits(nodes=20, alternates=5, requests=3)
 SLOW = ("POST /v1/plans/refresh", "POST /v1/previews")  # bodies that are whole decisions
 #: Their bodies have a request, as those of ``select_destinations`` and ``claims``, and each takes

@@ -110,7 +110,7 @@ class TestTree(unittest.TestCase):
         expected = [[one.chosen for one in each.placements] for each in first.decisions]
         self.assertEqual(expected, found)
 
-    def test_the_order_as_asked_often_would_not_do(self):
+    def test_the_order_as_asked_would_not_always_do(self):
         """Shows that the test above can fail."""
         other_order = 0
         for seed in range(150):
@@ -118,7 +118,7 @@ class TestTree(unittest.TestCase):
             if fits_in_order(flat, asked):
                 continue
             other_order += bool(top.select_all(asked).report.placed)
-            if other_order > 3:
+            if other_order > 1:
                 return
         self.fail(f"{other_order} of 150")
 
