@@ -284,7 +284,7 @@ def machine_value(cell: Any) -> Any:
 def _flat_cell(cell: Any) -> Any:
     """Return a flat cell: lists and maps as JSON, null as an empty cell."""
     value = machine_value(cell)
-    if isinstance(value, (list, dict)):
+    if isinstance(value, (list, tuple, dict)):
         value = json.dumps(value, ensure_ascii=False)
     if isinstance(value, str):
         return escape(value)

@@ -127,6 +127,12 @@ class TestFormats(unittest.TestCase):
         flat = printed("list", "value", self.FORMATTERS["list", "value"], ("B",), row[1:])
         self.assertEqual({EVIL: [EVIL]}, json.loads(flat))
 
+    def test_a_list_is_json_in_a_flat_cell_whatever_its_type(self):
+        for words in (["a", "b"], ("a", "b")):
+            row = (cells.Words(words),)
+            flat = printed("show", "value", self.FORMATTERS["show", "value"], ("A",), row)
+            self.assertEqual('["a", "b"]\n', flat)
+
 
 class TestText(unittest.TestCase):
     """The function that escapes."""
