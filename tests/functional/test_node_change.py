@@ -175,11 +175,14 @@ class TestNodeChange(NodeCase):
 
     def test_a_dry_run_on_the_server_reads_whether_the_change_can_be_done(self):
         with self.there() as here:
-            for verb in ("attach", "detach"):
-                done = self.change(here, verb, "--gpu", "1", "--dry-run=server")
-                words = "gpu-east would change it (checked by reading: it has no dry run)"
+            words = "gpu-east would change it (checked by reading: it has no dry run)"
+            for verb, *more in (("attach",), ("detach", "--power-cycle")):
+                done = self.change(here, verb, "--gpu", "1", *more, "--dry-run=server")
                 self.assertIn(words, done.err)
                 self.assertEqual(0, done.code)
+            done = self.change(here, "detach", "--gpu", "1", "--dry-run=server")
+            self.assertIn("would be refused: it is powered on", done.err)
+            self.assertNotIn(words, done.err)
             plain = self.change(here, "attach", "--gpu", "1", "--dry-run")
             self.assertEqual(plain, self.change(here, "attach", "--gpu", "1", "--dry-run=client"))
             self.assertNotIn("checked by reading", plain.err)
