@@ -486,43 +486,6 @@ class Engine(scheduler.OwnScheduler):
 
         return shrink(podms, nodes, floors, self._decide_on, decide_all)
 
-    @contextlib.contextmanager
-    def _shrinking(
-        self, access: PodmAccess, claimer: PlanClaimer, plan: Plan
-    ) -> Iterator[contextlib.ExitStack]:
-        """Let a claimer detach the blocks of a plan; the stack attaches them again.
-
-        The drain hook of the site and the guard of Ironic apply as to any change of a node.
-        """
-        from valence_sched.model.need import Toleration
-        from valence_sched.model.node_change import NodeChange
-
-        every = (Toleration(operator="Exists"),)
-        changer = access.changer(self.compile_request, self._decide_on, *self._drain(access.store))
-        with contextlib.ExitStack() as undo:
-
-            def detach() -> None:
-                owner = plan.decision.request.owner
-                for one in plan.shrinks:
-                    node, cycle = access.store.nodes.show(one.node), one.power_cycle
-                    if not (node.shrinkable and owner in (None, node.owner)):
-                        text = f"node {one.node} is not shrinkable any more"
-                        raise errors.ClaimLost(f"the plan is out of date: {text}", one.podm)
-                    change = NodeChange(
-                        detach_blocks=one.blocks, before=one.before, power_cycle=cycle
-                    )
-                    changer.change(one.node, change)
-                    undo.callback(attach, one)
-
-            def attach(one: NodeShrink) -> None:
-                cycle = one.power_cycle
-                back = NodeChange(attach_blocks=one.blocks, power_cycle=cycle, tolerations=every)
-                changer.change(one.node, back)
-                self._effects.forget("node", one.node)
-
-            claimer.shrink = detach
-            yield undo
-
     def check_plan(self, plan: Plan) -> None:
         if self._serves and self._plan_signatures is not None:
             self._plan_signatures.check(plan)
@@ -543,6 +506,8 @@ class Engine(scheduler.OwnScheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> lifecycle.ProvisionResult:
+        from valence_sched.lifecycle.plan import PlanShrinker
+
         self.check_plan(plan)
         self._refuse_recordings("composed")
         with (
@@ -551,10 +516,13 @@ class Engine(scheduler.OwnScheduler):
         ):
             claimer.earlier_claim(key)
             provisioner = access.provisioner(claimer)
-            with self._shrinking(access, claimer, plan) as undo:
+            drain = self._drain(access.store)
+            changer = access.changer(self.compile_request, self._decide_on, *drain)
+            with PlanShrinker(access.store, plan, changer.change) as shrinker:
+                claimer.shrink = shrinker.detach
                 result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
                 if result.nodes:
-                    undo.pop_all()
+                    shrinker.keep()
         return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
 
     def refresh(self, plan: Plan) -> PlanRefresh:

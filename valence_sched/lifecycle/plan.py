@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planner: makes plans of decisions, compares them with the present, and claims their blocks."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +22,8 @@ from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
+from valence_sched.model.need import Toleration
+from valence_sched.model.node_change import NodeChange
 from valence_sched.model.plan import Plan, PlanRefresh, make_plan, plan_drift
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import ReadOptions
@@ -173,6 +177,48 @@ def _with_statuses(
 
 def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
     return lambda podm: podm if owner is None else visible_podm(podm, owner)
+
+
+class PlanShrinker:
+    """Detaches the blocks that shrinkable nodes lose; attaches them again unless they are kept.
+
+    A ``with`` block attaches them at its end. ``change`` changes a node as any other change: after
+    the drain hook and the guard of Ironic.
+    """
+
+    def __init__(
+        self, store: Store, plan: Plan, change: Callable[[str, NodeChange], object]
+    ) -> None:
+        self._store, self._plan, self._change = store, plan, change
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._undo.close()
+
+    def keep(self) -> None:
+        self._undo.pop_all()
+
+    def detach(self) -> None:
+        """Raise ClaimLost if a node is not shrinkable any more for the owner of the plan."""
+        owner = self._plan.decision.request.owner
+        for one in self._plan.shrinks:
+            node, cycle = self._store.nodes.show(one.node), one.power_cycle
+            if not (node.shrinkable and owner in (None, node.owner)):
+                text = f"node {one.node} is not shrinkable any more"
+                raise ClaimLost(f"the plan is out of date: {text}", one.podm)
+            change = NodeChange(detach_blocks=one.blocks, before=one.before, power_cycle=cycle)
+            self._change(one.node, change)
+            self._undo.callback(self._attach, one)
+
+    def _attach(self, one: NodeShrink) -> None:
+        every = (Toleration(operator="Exists"),)  # the node had its blocks in spite of taints
+        cycle = one.power_cycle
+        back = NodeChange(attach_blocks=one.blocks, power_cycle=cycle, tolerations=every)
+        self._change(one.node, back)
+        self._store.effects.forget("node", one.node)
 
 
 class Planner:

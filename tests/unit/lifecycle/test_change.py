@@ -655,46 +655,28 @@ class TestUncertainty(ChangeCase):
         self.assertRegex(done, "detached 1 block and 1 amount")
         self.assert_consistent()
 
-    def test_a_process_may_die_at_any_point_of_a_change_of_amounts(self):
-        change = msgspec.structs.replace(BOTH, detach_amounts=("1",), power_cycle=True)
-        for point in itertools.count(1):
-            self.doCleanups()
-            self.setUp()
-            self.change(MORE)
-            self.points.clear()
-            self.die_at = point
-            try:
-                self.changer().change(self.node_id, change)
-            except Died:
-                pass
-            else:
-                break
-            with self.subTest(point=self.points[-1]):
-                self.die_at, self.manager.dead = None, False
-                self.reap()
-                self.assert_consistent()
-                self.assertTrue(self.manager.on)
-                self.change(MORE)
-                self.assert_consistent()
-        self.assertEqual(12, point)
-
     def test_a_process_may_die_at_any_point(self):
-        change = msgspec.structs.replace(SWAP, power_cycle=True)  # passes every point
-        for point in itertools.count(1):
-            self.doCleanups()
-            self.setUp()
-            self.die_at = point
-            try:
-                self.changer().change(self.node_id, change)
-            except Died:
-                pass
-            else:
-                break
-            with self.subTest(point=self.points[-1]):
-                self.die_at, self.manager.dead = None, False
-                self.reap()
-                self.assert_consistent()
-                self.assertTrue(self.manager.on)
-                self.change(ATTACH)
-                self.assert_consistent()
-        self.assertEqual(10, point)
+        amounts = msgspec.structs.replace(BOTH, detach_amounts=("1",))
+        for swap, before, after, points in ((SWAP, None, ATTACH, 10), (amounts, MORE, MORE, 12)):
+            change = msgspec.structs.replace(swap, power_cycle=True)  # passes every point
+            for point in itertools.count(1):
+                self.doCleanups()
+                self.setUp()
+                if before is not None:
+                    self.change(before)
+                self.points.clear()
+                self.die_at = point
+                try:
+                    self.changer().change(self.node_id, change)
+                except Died:
+                    pass
+                else:
+                    break
+                with self.subTest(point=self.points[-1]):
+                    self.die_at, self.manager.dead = None, False
+                    self.reap()
+                    self.assert_consistent()
+                    self.assertTrue(self.manager.on)
+                    self.change(after)
+                    self.assert_consistent()
+            self.assertEqual(points, point)

@@ -66,6 +66,23 @@ class TestNodeChanges:
         one = replace(one, node=node or self.node, shares=(share,))
         return self.one.claims.create([one], owner="o", ttl_s=TTL_S).id
 
+    def race(self, hold):
+        """Let two nodes attach what ``hold`` holds at the same time; return how each ends."""
+        nodes, ends = (self.node, self.compose("c1")), []
+
+        def attach(node):
+            try:
+                ends.append(self.changes.start_attaching(node, hold(node), TTL_S).id)
+            except ClaimLost:
+                ends.append("lost")
+
+        threads = [threading.Thread(target=attach, args=(node,)) for node in nodes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return ends
+
     def attach_amount(self, amount, uri, *blocks):
         self.changes.start_attaching(self.node, self.held_amount(amount, *blocks), TTL_S)
         self.changes.finish(self.node, ChangeRecord(), [Grant(uri, amount, "mem", "MiB")])
@@ -205,21 +222,7 @@ class TestNodeChanges:
         self.assertEqual((0.0, 0.0), self.used())
 
     def test_of_two_nodes_one_gets_the_last_amount(self):
-        other = self.compose("c1")
-        nodes, ends = (self.node, other), []
-
-        def attach(node):
-            try:
-                held = self.held_amount(60.0, node=node)
-                ends.append(self.changes.start_attaching(node, held, TTL_S).id)
-            except ClaimLost:
-                ends.append("lost")
-
-        threads = [threading.Thread(target=attach, args=(node,)) for node in nodes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        ends = self.race(lambda node: self.held_amount(60.0, node=node))
         self.assertEqual((1, (0.0, 60.0)), (ends.count("lost"), self.used()))
 
     def test_a_node_that_is_being_changed_is_not_changed_a_second_time(self):
@@ -304,23 +307,9 @@ class TestNodeChanges:
         self.assertEqual(done[0], self.show().changing)
 
     def test_of_two_nodes_one_gets_the_last_block(self):
-        other = self.compose("c1")
-        nodes, ends = (self.node, other), []
-
-        def attach(node):
-            try:
-                held = self.held("c3", node=node)
-                ends.append(self.changes.start_attaching(node, held, TTL_S).id)
-            except ClaimLost:
-                ends.append("lost")
-
-        threads = [threading.Thread(target=attach, args=(node,)) for node in nodes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        ends = self.race(lambda node: self.held("c3", node=node))
         self.assertEqual(1, ends.count("lost"))
-        changing = [self.one.nodes.show(node).changing for node in nodes]
+        changing = [node.changing for node in self.one.nodes.list()]
         self.assertEqual([(), ("c3",)], sorted(changing))
 
 

@@ -50,19 +50,10 @@ class BlockChanges:
 
     def act(self, system: str, verb: str, body: Json, client: str) -> HttpReply:
         """Carry out an action of a system that advertises it."""
-        json = self._documents.get(system)
-        if docs.value_at(json, "Actions", f"#ComputerSystem.{verb}") is None:
-            return docs.not_found(f"{system}/Actions/ComputerSystem.{verb}")
-        had, named = docs.uris_at(json, "Links", "ResourceBlocks"), _named(body, "ResourceBlock")
-        is_removal = verb == "RemoveResourceBlock"
-        if not named or (is_removal and named[0] not in had):
-            text = f"ResourceBlock is not a resource block that {verb} applies to."
-            raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", verb)
-        for parameter, uri in (("ComputerSystemETag", system), ("ResourceBlockETag", named[0])):
-            self._check_tag(body.get(parameter), uri)
-        wanted = [it for it in had if it not in named] if is_removal else [*had, *named]
-        target = self._system(system, client)
-        return self._change(target, list(dict.fromkeys(wanted))) or HttpReply(204)
+        names = ("ComputerSystem", "ResourceBlock")
+        if isinstance(wanted := self._wanted(system, verb, body, *names), HttpReply):
+            return wanted
+        return self._change(self._system(system, client), wanted) or HttpReply(204)
 
     def is_zone(self, uri: str) -> bool:
         return bool(self._zones.host(uri))
@@ -78,18 +69,26 @@ class BlockChanges:
 
     def act_on_zone(self, zone: str, verb: str, body: Json) -> HttpReply:
         """Carry out an action of a zone that advertises it."""
-        json = self._documents.get(zone)
-        if docs.value_at(json, "Actions", f"#Zone.{verb}") is None:
-            return docs.not_found(f"{zone}/Actions/Zone.{verb}")
-        present, named = docs.uris_at(json, "Links", "Endpoints"), _named(body, "Endpoint")
-        is_removal = verb == "RemoveEndpoint"
+        if isinstance(wanted := self._wanted(zone, verb, body, "Zone", "Endpoint"), HttpReply):
+            return wanted
+        return self._change(self._zone(zone), wanted) or HttpReply(204)
+
+    def _wanted(
+        self, uri: str, verb: str, body: Json, kind: str, part: str
+    ) -> list[str] | HttpReply:
+        """Return the linked parts after an action that adds or removes one, or a refusal."""
+        json = self._documents.get(uri)
+        if docs.value_at(json, "Actions", f"#{kind}.{verb}") is None:
+            return docs.not_found(f"{uri}/Actions/{kind}.{verb}")
+        present, named = docs.uris_at(json, "Links", f"{part}s"), _named(body, part)
+        is_removal = verb.startswith("Remove")
         if not named or (is_removal and named[0] not in present):
-            text = f"Endpoint is not an endpoint that {verb} applies to."
-            raise RequestRefused(400, "ActionParameterValueError", text, "Endpoint", verb)
-        for parameter, uri in (("ZoneETag", zone), ("EndpointETag", named[0])):
-            self._check_tag(body.get(parameter), uri)
-        wanted = [it for it in present if it not in named] + ([] if is_removal else named)
-        return self._change(self._zone(zone), list(dict.fromkeys(wanted))) or HttpReply(204)
+            text = f"{part} is not a part that {verb} applies to."
+            raise RequestRefused(400, "ActionParameterValueError", text, part, verb)
+        for tagged, tag in ((uri, f"{kind}ETag"), (named[0], f"{part}ETag")):
+            self._check_tag(body.get(tag), tagged)
+        kept = [it for it in present if it not in named]
+        return kept if is_removal else list(dict.fromkeys([*present, *named]))
 
     def _check_tag(self, tag: object, uri: str) -> None:
         """Refuse an outdated tag; clients without a tag omit the parameter, or leave it empty."""
