@@ -159,8 +159,8 @@ def downgrade(database: Database, revision: str) -> str | None:
 
 
 def revisions() -> list[str]:
-    files = (MIGRATIONS / "versions").glob("[0-9]*_*.py")
-    return sorted(file.name.partition("_")[0] for file in files)
+    files = (MIGRATIONS / "versions").glob("r[0-9]*_*.py")
+    return sorted(file.name[1:].partition("_")[0] for file in files)
 
 
 def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str) -> None:

@@ -275,8 +275,8 @@ class TestMigrations(unittest.TestCase):
     """The scripts of alembic."""
 
     def test_the_revision_of_a_new_store_is_the_latest_migration(self):
-        latest = max(path.name for path in (schema.MIGRATIONS / "versions").glob("0*.py"))
-        self.assertEqual(tables.REVISION, latest.partition("_")[0])
+        latest = max(path.name for path in (schema.MIGRATIONS / "versions").glob("r0*.py"))
+        self.assertEqual(f"r{tables.REVISION}", latest.partition("_")[0])
 
 
 class TestWeight(unittest.TestCase):
