@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 import valence_sched
 from tests.functional.programs import ROOT
@@ -27,7 +28,9 @@ from tests.functional.test_widths import command_of, every_screen, has_formats
 from tests.unit.test_entry_points import COMMANDS, declared
 from valence_sched import errors
 from valence_sched.config.schemas import NOUNS
+from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.server.main import parser as service_parser
+from valence_sched.service.metrics import Metrics, StateFacts
 from valence_sched.service.openapi import document
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.tables import METADATA
@@ -64,6 +67,7 @@ def describe() -> Description:
         "documents": documents(),
         "exit codes": exit_codes(),
         "http": http(),
+        "metrics": metrics(),
         "plug-ins": plugins(),
         "python": python_names(),
         "store": store(),
@@ -203,6 +207,20 @@ def _reached(value: Any, schemas: Description) -> Description:
             if name not in found:
                 found[name] = schemas[name]
                 ahead.append(schemas[name])
+    return found
+
+
+def metrics() -> Description:
+    """Return the types and the labels of the metrics, by the names that Prometheus has for them."""
+    waiting = WaitingDispatches(total=1, failed=0, oldest_s=1.0)
+    facts = StateFacts({"read": 1}, 1.0, "reader", 1, {"nodes": 1}, waiting)
+    source = Metrics(lambda: facts)
+    source.count("GET", "/v1/podms", 200, 0.1)
+    found: Description = {}
+    for family in text_string_to_metric_families(source.text()[1].decode()):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):  # of the client library
+                found[sample.name] = {"type": family.type, "labels": " ".join(sample.labels)}
     return found
 
 

@@ -26,6 +26,7 @@ class TestInterfaces(unittest.TestCase):
             ("documents", ("inventory", "plan", "service settings")),
             ("exit codes", ("documented", "NothingFits")),
             ("http", ("routes", "bodies", "answers")),
+            ("metrics", ("valence_scheduler_decisions_total", "valence_scheduler_podms")),
             ("plug-ins", ("valence_sched.filters", "valence_sched.dialects")),
             ("python", ("valence_sched.View", "valence_sched.drivers.composer.Composer")),
             ("store", ("claims", "nodes")),
@@ -63,6 +64,7 @@ PROMISES = {
             "$defs": {"Claim": {"properties": {"id": {"type": "string"}}, "required": ["id"]}}
         },
     },
+    "metrics": {"valence_scheduler_podms": {"type": "gauge", "labels": "state"}},
     "plug-ins": {"valence_sched.filters": {"alive": {"unknown": {"default": False}}}},
     "python": {
         "valence_sched.View": {"members": {"take": {"parameters": {"rows": {"place": 1}}}}},
@@ -128,6 +130,7 @@ class TestRules(unittest.TestCase):
             ("http", "routes", "GET /v1/podms"),
             ("http", "routes", "GET /v1/podms", "parameters", "query page"),
             ("http", "answers", "$defs", "Claim", "required"),
+            ("metrics", "valence_scheduler_podms"),
             ("plug-ins", "valence_sched.filters", "alive"),
             (*self.TAKE, "rows"),
             ("store", "claims", "id"),
@@ -157,6 +160,8 @@ class TestRules(unittest.TestCase):
             (("http", "routes", "GET /v1/podms", "parameters", "query q"), {"required": True}),
             (("http", "bodies", "$defs", "Body", "required"), ["ttl"]),
             (("http", "answers", "$defs", "Claim", "required"), []),
+            (("metrics", "valence_scheduler_podms", "labels"), "state zone"),
+            (("metrics", "valence_scheduler_podms", "type"), "counter"),
             (("plug-ins", "valence_sched.filters", "alive", "unknown", "default"), [False]),
             ((*self.TAKE, "order"), {"place": 2, "required": True}),
             ((*self.TAKE, "rows", "place"), 2),
