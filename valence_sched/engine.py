@@ -468,7 +468,7 @@ class Engine(scheduler.OwnScheduler):
         nodes = [
             one
             for one in every
-            if one.shrinkable and not one.changing and request.owner in (None, one.owner)
+            if one.shrinkable and one.state == "COMPOSED" and request.owner in (None, one.owner)
         ]
         floors = {
             one.id: self.compile_request(RequestSpec(flavor=one.floor))

@@ -24,8 +24,8 @@ class NodeCase(Case):
     """A node with a GPU on served pod managers, in a new state."""
 
     @contextlib.contextmanager
-    def there(self, *fail: str, hosts: str = "unmanaged") -> Iterator[There]:
-        with served(SITE, fail=fail) as podms:
+    def there(self, *fail: str, hosts: str = "unmanaged", site: str = SITE) -> Iterator[There]:
+        with served(site, fail=fail) as podms:
             here = There(
                 {"gpu-east": podms["gpu-east"]}, f"{self.folder}/{self.id()}-{hosts}.sqlite"
             )
@@ -262,6 +262,69 @@ class TestNodeChange(NodeCase):
         self.assertEqual(before, self.rows(here, "history"))
         shown = self.change(here, "history")
         self.assertRegex(shown.out, r"\| attached +\| 1 block: GPU-\d+ +\|")
+
+
+TWO_CARDS = """
+- name: two-cards
+  properties: {processor: {total_cores: 8}, accelerators: [{count: 2}]}
+"""
+
+
+class TestOrder(NodeCase):
+    """Blocks that are swapped on a node with room for one of them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        site = json.loads(Path(SITE).read_text())
+        row_a, *others = site["podms"][0]["pools"]
+        row_a["limits"]["Expansion"] = {"max": 1}
+        for pool in others:
+            pool["limits"]["Expansion"] = {"max": 0}
+        self.site = self.write("one-tray.json", json.dumps(site))
+
+    def resize(self, here: There, *words: str) -> Done:
+        given = ("--flavor", "gpu-large", "--force", "-f", "json")
+        return self.change(here, "resize", *given, *words)
+
+    def test_a_full_node_is_resized_by_detaching_first_and_the_dry_run_says_so(self):
+        with self.there(site=self.site) as here:
+            dry = self.resize(here, "--dry-run")
+            order = ["detach", "attach", "attach"]
+            self.assertEqual(order, [row["Change"] for row in dry.data])
+            reason = "would detach first: a node in row-a has at most 1 Expansion block\n"
+            self.assertIn(reason, dry.err)
+            self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
+            file = f"{self.folder}/{self.id()}.json"
+            self.resize(here, "--plan", file)
+            self.assertIs(True, json.loads(Path(file).read_text())["change"]["detach_first"])
+            done = here.asked("apply", file, "-f", "json")
+            self.assertEqual((0, order), (done.code, [row["Change"] for row in done.data]))
+            self.assertIn("1 block detached, 2 blocks attached", done.err)
+            gone, *new = [row["Block"] for row in done.data]
+            self.assertEqual({*self.blocks, *new} - {gone}, {*self.present(here)})
+            states = [one["State"] for one in here.asked("claim", "list", "-f", "json").data]
+            self.assertEqual(1, len(states), states)
+
+    def test_a_node_without_a_free_port_is_resized_by_detaching_first(self):
+        flavors = self.write("two-cards.yaml", TWO_CARDS)
+        with self.there("full-ports:507") as here:
+            words = ("--flavor", "two-cards", "--flavor-file", flavors, "--force", "-f", "json")
+            done = self.change(here, "resize", *words)
+            self.assertEqual(0, done.code, done.err)
+            self.assertIn("detached first: HTTP 507: No port of", done.err)
+            self.assertEqual(["detach", "attach"], [row["Change"] for row in done.data])
+            self.assertEqual(len(self.blocks), len(self.present(here)))
+
+    def test_what_was_detached_is_attached_again_if_the_other_is_refused(self):
+        rule = "status:400:POST:*AddResourceBlock:1"
+        with self.there(rule, site=self.site) as here:
+            done = self.resize(here)
+            self.assertEqual((1, ""), done[:2], done.err)
+            self.assertIn("HTTP 400", done.err)
+            self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
+            kinds = [row["Event"] for row in self.rows(here, "history")]
+            ends = [kind for kind in kinds if kind in ("detached", "unchanged", "attached")]
+            self.assertEqual(["detached", "unchanged", "attached"], ends)
 
 
 class TestAmountChange(NodeCase):

@@ -16,12 +16,14 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult, Gra
 
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
-CONFLICT = 409
+CONFLICT, INSUFFICIENT_STORAGE = 409, 507
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 MAX_MESSAGES = 5
 #: Message keys that report success; an error body may consist of these alone.
 _SUCCESS_KEYS = ("success", "created", "accepteventnotification")
+#: Message keys of a lack of room, of the base registry.
+_FULL_KEYS = {"ResourceExhaustion", "CreateLimitReachedForResource", "InsufficientStorage"}
 _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 ACCEPTED = 202
 RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
@@ -56,7 +58,7 @@ class Change(NamedTuple):
     ``reason`` names a refusal, a loss, or the cause of a failed reading. ``works``: the
     pod manager may still change the node. ``conflicts``: another client changed the node or holds
     a block. ``lost`` are blocks that the node had before a write and lacks after it, although the
-    change does not name them.
+    change does not name them. ``is_full``: the node has no slot or port for a block.
     """
 
     blocks: tuple[str, ...] | None
@@ -64,6 +66,7 @@ class Change(NamedTuple):
     works: bool = False
     conflicts: bool = False
     lost: tuple[str, ...] = ()
+    is_full: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -249,25 +252,41 @@ def _stanza_responses(body: Any) -> tuple[Json, ...]:
     return objects([stanza.get("Response") for stanza in objects(stanzas or [])])
 
 
+def _is_full(reply: Reply) -> bool:
+    """Return whether a refusal names a lack of room."""
+    body = reply.body or {}
+    items = [*_items(body.get("error")), *objects(body.get("Messages") or [])]
+    return reply.status == INSUFFICIENT_STORAGE or any(_key(one) in _FULL_KEYS for one in items)
+
+
+def _items(error: Any) -> list[Any]:
+    """Return the messages of an error, the error itself the last."""
+    if not isinstance(error, dict):
+        return []
+    extended = error.get("@Message.ExtendedInfo")
+    return [*(extended if isinstance(extended, list) else [extended]), error]
+
+
 def _messages(body: Any) -> list[str]:
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return [str(error)] if error else []
-    extended = error.get("@Message.ExtendedInfo")
-    inner = extended if isinstance(extended, list) else [extended]
-    messages = [text for text in dict.fromkeys(map(_message_text, [*inner, error])) if text]
+    messages = [text for text in dict.fromkeys(map(_message_text, _items(error))) if text]
     # A general error only refers to its messages.
     is_general = "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
     return messages[:-1] if len(messages) > 1 and is_general else messages
 
 
 def _message_text(item: Any) -> str:
-    if not isinstance(item, dict):
-        return ""
-    key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
-    if key.casefold() in _SUCCESS_KEYS:
+    if not isinstance(item, dict) or (key := _key(item)).casefold() in _SUCCESS_KEYS:
         return ""
     return str(item.get("Message") or item.get("message") or key)
+
+
+def _key(item: Any) -> str:
+    """Return the key of a message, without its registry."""
+    known = item if isinstance(item, dict) else {}
+    return str(known.get("MessageId") or known.get("code") or "").rpartition(".")[2]
 
 
 class SendResult(NamedTuple):
@@ -276,7 +295,8 @@ class SendResult(NamedTuple):
     A ``lost`` write may still take effect: it got no answer, or an answer that reports success
     without a readable node. An ``unsent`` write has no effect. A write that ``goes_on`` was
     accepted but did not end in time. ``conflicts`` means that another client changed the resource
-    or holds a part of it. ``status`` is the HTTP status of a refusal.
+    or holds a part of it. ``status`` is the HTTP status of a refusal. ``is_full`` means that the
+    refusal names a lack of room.
     """
 
     node: str | None = None
@@ -286,6 +306,7 @@ class SendResult(NamedTuple):
     goes_on: bool = False
     conflicts: bool = False
     status: int = 0
+    is_full: bool = False
 
     @property
     def refused(self) -> bool:
@@ -343,7 +364,9 @@ def write(
     if why := refusal(last):
         conflicts = last.status in (CONFLICT, PRECONDITION_FAILED)
         lost = last.status in GATEWAY_STATUSES
-        return SendResult(reason=why, lost=lost, conflicts=conflicts, status=last.status)
+        return SendResult(
+            reason=why, lost=lost, conflicts=conflicts, status=last.status, is_full=_is_full(last)
+        )
     found = last.body or {}
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]

@@ -8,14 +8,20 @@
                  └── nothing is changed: release the blocks ┘          │
                               a part is left: undo, read back again <──┘
 
+Where there is no room to attach first, blocks are detached first, and held until others are
+attached in their place; if those cannot be attached, they are attached again.
+
 Each step changes blocks first: a deleted memory chunk or volume cannot be restored. If a process
-dies, the claim of the node stays ATTACHING or DETACHING. A reconciler then reads the node.
+dies, the claim of the node stays ATTACHING or DETACHING, or the undo claim of the node DETACHING. A
+reconciler then reads the node.
 """
 
 import contextlib
 import functools
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -95,6 +101,10 @@ class NodeChanger:
         for _ in range(MOST_ATTEMPTS):
             planner = self._planner(node)
             chosen, record = self._choose(planner, node, change)
+            no_room = planner.no_room(chosen.attach, chosen.detach)
+            if change.detach_first and chosen.attach and chosen.detach:
+                no_room = no_room or "as planned"
+            chosen = chosen._replace(no_room=no_room)
             record = record._replace(key=key, content=content)
             result = NodeChangeResult(
                 node=node,
@@ -103,6 +113,7 @@ class NodeChanger:
                 attached_amounts=chosen.grants,
                 detached_amounts=chosen.amounts,
                 decision=chosen.decision,
+                no_room=no_room,
             )
             if not chosen.fits:
                 return result
@@ -158,17 +169,17 @@ class NodeChanger:
                 return planner.become(request), record
         if change.idle:
             return planner.without_idle(), ChangeRecord()
-        chosen = ChosenParts()
-        if change.attach is not None:
-            chosen = planner.attach(self._compiled(change.attach, node, change))
-        named = planner.free_named(change.attach_blocks, _tolerations(node, change))
-        attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
         # blocks that are gone already were detached by the same change before
         present = [name for name in change.detach_blocks if not _is_gone(name, node, change)]
         detach, amounts = planner.own_named(present), planner.amounts_named(change.detach_amounts)
         if change.detach is not None:
             leaving = planner.detach(self._compiled(change.detach, node, change))
             detach, amounts = detach + leaving.detach, amounts + leaving.amounts
+        chosen = ChosenParts()
+        if change.attach is not None:
+            chosen = planner.attach(self._compiled(change.attach, node, change), detach)
+        named = planner.free_named(change.attach_blocks, _tolerations(node, change))
+        attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
         return chosen._replace(
             attach=attach,
             detach=tuple(dict.fromkeys(detach)),
@@ -225,7 +236,6 @@ class NodeChanger:
         record: ChangeRecord,
     ) -> NodeChangeResult:
         """Change a node by its held parts; until the first write, an error releases them."""
-        made: tuple[nouns.Grant, ...] = ()
         subject = f"node {node.id} on {node.podm}"
         watch = functools.partial(self.progress.begin, subject)
         try:
@@ -245,12 +255,17 @@ class NodeChanger:
                     self.checkpoint("drained")
                 cycles = change.power_cycle, self.ttl_s
                 power = _Power(self.store, composer, changes, node, watch, *cycles)
-                step = _Step(self, changes, node, power, watch)
+                steps = _Steps(self, changes, node, power, watch)
                 with power:
-                    if held is not None:
-                        made = step.attach(held, ChangeRecord() if chosen.uris else record)
-                    if chosen.uris:
-                        step.detach(chosen, record, made)
+                    made: tuple[nouns.Grant, ...] | None = None
+                    while made is None:
+                        try:
+                            made = steps.run(chosen, held, record)
+                        except _Refused as refused:
+                            if chosen.no_room or not (refused.is_full and chosen.detach):
+                                raise steps.failure(refused) from None
+                            chosen = chosen._replace(no_room=str(refused))
+                            held = self._hold(node, chosen, result, change)
         except BaseException:
             if held is not None:  # an attached claim has ended already
                 with contextlib.suppress(errors.SchedulerError):
@@ -259,7 +274,7 @@ class NodeChanger:
         self.checkpoint("changed")
         after = self.store.nodes.show(node.id)
         words = {"attached_amounts": made, "done": True, "power_cycled": power.cycled}
-        return replace(result, node=after, **words)
+        return replace(result, node=after, no_room=chosen.no_room, **words)
 
     @contextlib.contextmanager
     def _connected(self, node: nouns.ComposedNode) -> Iterator[GuardedComposer]:
@@ -309,8 +324,24 @@ class _Power:
             raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
 
 
+class _Refused(Exception):
+    """A step that the pod manager has refused: the node is as before the step."""
+
+    def __init__(self, found: Change | AmountChange) -> None:
+        super().__init__(found.reason)
+        self.conflicts = found.conflicts
+        self.is_full = isinstance(found, Change) and found.is_full
+
+
+class _Done(NamedTuple):
+    """A finished step: how it is undone for a reason, and the created amounts."""
+
+    undo: Callable[[str], None]
+    made: tuple[nouns.Grant, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Steps:
     """One connection to the pod manager of a node, on which its blocks are changed in steps."""
 
     changer: NodeChanger
@@ -319,15 +350,46 @@ class _Step:
     power: _Power
     watch: Callable[[str], None]
 
-    def attach(self, held: nouns.Claim, record: ChangeRecord) -> tuple[nouns.Grant, ...]:
-        """Attach held blocks and amounts; return the created memory chunks and volumes."""
+    def run(
+        self, chosen: ChosenParts, held: nouns.Claim | None, record: ChangeRecord
+    ) -> tuple[nouns.Grant, ...]:
+        """Attach held parts, and detach others; return the created memory chunks and volumes.
+
+        If a step fails, those before it are undone in reverse.
+        """
+        undo_claim = uuid.uuid4().hex[:16] if chosen.no_room else None
+        steps: list[Callable[[ChangeRecord], _Done]] = []
+        if held is not None:
+            steps.append(functools.partial(self._attach, held))
+        if undo_claim is None and chosen.uris:
+            steps.append(functools.partial(self._detach, chosen.detach, chosen.amounts, None))
+        elif undo_claim is not None:
+            steps.insert(0, functools.partial(self._detach, chosen.detach, (), undo_claim))
+            if chosen.amounts:
+                steps.append(functools.partial(self._detach, (), chosen.amounts, None))
+        done: list[_Done] = []
+        for step in steps:
+            try:
+                done.append(step(record if step is steps[-1] else ChangeRecord()))
+            except errors.Unverified:
+                raise
+            except (errors.SchedulerError, _Refused) as error:
+                for one in reversed(done):
+                    one.undo(str(error))
+                self.changer.store.effects.forget("node", self.node.id)
+                raise
+        if undo_claim is not None:
+            with contextlib.suppress(errors.SchedulerError):  # a reconciler frees it
+                note = f"node {self.node.id} has other blocks in their place"
+                self.changer.store.node_changes.end_undo(undo_claim, note)
+        return tuple(made for one in done for made in one.made)
+
+    def _attach(self, held: nouns.Claim, record: ChangeRecord) -> _Done:
+        """Attach held blocks and amounts."""
         (share,) = held.parts[0].shares
-        store, wanted = self.changer.store, share.blocks
-        store.node_changes.start_attaching(self.node.id, held.id, self.changer.ttl_s)
-        store.effects.forget("claim", held.id)
-        self._begin("ATTACHING")
-        changed = self._change(wanted, ())
-        missing = _missing(changed, wanted)
+        self._start_attaching(held.id)
+        changed = self._change(share.blocks, ())
+        missing = _missing(changed, share.blocks)
         found: Change | AmountChange = changed
         if found.is_known and not missing:
             found = made = self._attach_amounts(share.grants)
@@ -335,43 +397,36 @@ class _Step:
                 pairs = zip(made.amounts, share.grants, strict=True)
                 new = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
                 self._finish(record, new)
-                return new
+                return _Done(functools.partial(self._undo_attached, share.blocks, new), new)
             self._refuse_unsure(made, "ATTACHING", made.reason)
             self._refuse_left(made, _uris(made.amounts), "ATTACHING", made.reason)
         why = found.reason
         self._refuse_unsure(found, "ATTACHING", why)
-        if gained := [uri for uri in wanted if uri not in missing]:
+        if gained := [uri for uri in share.blocks if uri not in missing]:
             undone = self._change((), gained)
             self._refuse_left(undone, _present(undone, gained), "ATTACHING", why)
         self._cancel(why)
-        raise self._failure(why, found.conflicts)
+        raise _Refused(found)
 
-    def detach(
-        self, chosen: ChosenParts, record: ChangeRecord, made: Sequence[nouns.Grant]
-    ) -> None:
-        """Detach blocks and amounts; if the pod manager refuses, undo what was attached before.
-
-        ``made`` are the memory chunks and volumes that were attached before.
-        """
-        blocks, undo = chosen.detach, (*chosen.attach, *_uris(made))
-        try:
-            self._start_detaching(blocks, chosen.amounts)
-        except errors.SchedulerError as error:
-            if not undo:
-                raise
-            stays = f"{self.node.podm}: node {self.node.id} keeps {', '.join(undo)}"
-            text = f"{stays}: attached, but nothing was detached: {error}"
-            raise errors.Unverified(text) from error
+    def _detach(
+        self,
+        blocks: tuple[str, ...],
+        amounts: tuple[nouns.Grant, ...],
+        undo_claim: str | None,
+        record: ChangeRecord,
+    ) -> _Done:
+        """Detach blocks and amounts; an undo claim then holds the blocks."""
+        self._start_detaching(blocks, amounts, undo_claim)
         changed = self._change((), blocks)
         present = _present(changed, blocks)
         found: Change | AmountChange = changed
         if found.is_known and not present:
-            found = left = self._detach_amounts(chosen.amounts)
+            found = left = self._detach_amounts(amounts)
             if left.amounts == ():
                 self._finish(record)
-                return
-            if left.amounts is not None and (gone := len(chosen.amounts) - len(left.amounts)):
-                why = f"{gone} of {format_count(len(chosen.amounts), 'amount')} deleted"
+                return _Done(functools.partial(self._attach_again, undo_claim or "", blocks))
+            if left.amounts is not None and (gone := len(amounts) - len(left.amounts)):
+                why = f"{gone} of {format_count(len(amounts), 'amount')} deleted"
                 text = f"{self._stays('DETACHING')}: {why}: {left.reason} ({RECONCILE_HINT})"
                 raise errors.Unverified(text)
         why = found.reason
@@ -380,18 +435,49 @@ class _Step:
             undone = self._change(lost, ())
             self._refuse_left(undone, _missing(undone, lost), "DETACHING", why)
         self._cancel(why)
-        if undo:
-            self._start_detaching(chosen.attach, made)
-            undone = self._change((), chosen.attach)
-            self._refuse_left(undone, _present(undone, chosen.attach), "DETACHING", why)
-            rest = self._detach_amounts(made)
-            self._refuse_left(rest, _uris(rest.amounts), "DETACHING", why)
-            self._finish(ChangeRecord())
-        raise self._failure(why, found.conflicts)
+        raise _Refused(found)
 
-    def _start_detaching(self, blocks: Sequence[str], amounts: Sequence[nouns.Grant]) -> None:
+    def _undo_attached(
+        self, blocks: Sequence[str], made: tuple[nouns.Grant, ...], why: str
+    ) -> None:
+        keeps = f"keeps {', '.join((*blocks, *_uris(made)))}: attached, but nothing was detached"
+        with self._undoing(keeps, why):
+            self._start_detaching(blocks, made)
+        undone = self._change((), blocks)
+        self._refuse_left(undone, _present(undone, blocks), "DETACHING", why)
+        rest = self._detach_amounts(made)
+        self._refuse_left(rest, _uris(rest.amounts), "DETACHING", why)
+        self._finish(ChangeRecord())
+
+    def _attach_again(self, undo_claim: str, blocks: Sequence[str], why: str) -> None:
+        lacks = f"lacks {', '.join(blocks)}: detached, but nothing was attached"
+        with self._undoing(lacks, why):
+            self._start_attaching(undo_claim)
+        undone = self._change(blocks, ())
+        self._refuse_left(undone, _missing(undone, blocks), "ATTACHING", why)
+        self._finish(ChangeRecord())
+
+    @contextlib.contextmanager
+    def _undoing(self, stays: str, why: str) -> Iterator[None]:
+        """Raise Unverified if a step cannot be undone, because another change has begun."""
+        try:
+            yield
+        except errors.SchedulerError as error:
+            reasons = "; ".join(dict.fromkeys((why, str(error))))
+            text = f"{self.node.podm}: node {self.node.id} {stays}: {reasons}"
+            raise errors.Unverified(text) from error
+
+    def _start_attaching(self, held: str) -> None:
+        store = self.changer.store
+        store.node_changes.start_attaching(self.node.id, held, self.changer.ttl_s)
+        store.effects.forget("claim", held)
+        self._begin("ATTACHING")
+
+    def _start_detaching(
+        self, blocks: Sequence[str], amounts: Sequence[nouns.Grant], undo_claim: str | None = None
+    ) -> None:
         changes, ttl_s = self.changer.store.node_changes, self.changer.ttl_s
-        changes.start_detaching(self.node.id, blocks, ttl_s, amounts)
+        changes.start_detaching(self.node.id, blocks, ttl_s, amounts, undo_claim)
         self._begin("DETACHING")
 
     def _begin(self, state: nouns.State) -> None:
@@ -489,9 +575,9 @@ class _Step:
             raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT}): {why}") from error
         store.effects.forget("node", node.id)
 
-    def _failure(self, why: str, conflicts: bool) -> errors.SchedulerError:
-        text = f"{self.node.podm}: {self.node.uri}: {why}"
-        if conflicts:
+    def failure(self, refused: _Refused) -> errors.SchedulerError:
+        text = f"{self.node.podm}: {self.node.uri}: {refused}"
+        if refused.conflicts:
             return errors.ClaimLost(text, self.node.podm)
         return errors.ComposeFailed(text, self.node.podm)
 

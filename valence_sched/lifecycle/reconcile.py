@@ -95,7 +95,7 @@ class Reconciler:
         """
         nodes = self.store.nodes.list(claim=claim.id)
         if not nodes:
-            return _done("unchanged: its node has no record")
+            return self._end_undo(claim)
         (node,) = nodes
         subject, attaches = f"node {node.id}", claim.state == "ATTACHING"
         total = len(node.changing) + len(node.changing_amounts)
@@ -109,7 +109,8 @@ class Reconciler:
                 amounts = found.amounts or ()
                 present = len(there) + len(amounts)
                 is_partial = 0 < present < total or bool(amounts and found.reason)
-                was_off = node.off_until is not None
+                # else it is started after what was detached to make room is attached again
+                was_off = node.off_until is not None and node.undo_claim is None
                 if (is_partial or was_off) and not self.dry_run:
                     grants = node.changing_amounts if attaches else node.grants
                     of = replace(node, grants=grants)
@@ -134,11 +135,45 @@ class Reconciler:
         if not self.dry_run:
             if is_done:
                 made = amounts if attaches else ()
-                self.store.node_changes.finish(node.id, ChangeRecord(), made)
+                after = self.store.node_changes.finish(node.id, ChangeRecord(), made)
+                if after.undo_claim is not None:  # the change that needed the room is dead
+                    again, _ = self._end_undo(self.store.claims.show(after.undo_claim))
+                    text = f"{text}, and {again}"
             else:
                 why = f"the change was interrupted; {found.reason if found.conflicts else ''}"
                 self.store.node_changes.cancel(node.id, errors.one_line(why.rstrip("; "), 200))
         return _done(text + (", and started it again" if was_off else ""))
+
+    def _end_undo(self, claim: nouns.Claim) -> Done:
+        """Attach the blocks of an undo claim again, unless their node has others now."""
+        (part,) = claim.parts
+        known = {one.id: one for one in self.store.nodes.list(part.podm)}
+        node, blocks = known.get(part.node or ""), part.shares[0].blocks
+        done = "freed its holds: its node has other blocks now, or is gone"
+        if node is not None and node.undo_claim == claim.id:
+            if node.changing or node.changing_amounts:
+                return _done(f"unchanged: node {node.id} is being changed")
+            what = f"{format_parts(len(blocks), 0)} of node {node.id}"
+            done = f"attached {what} again"
+            if not self.dry_run:
+                try:
+                    with self._composer(node.podm, f"node {node.id}") as composer:
+                        wanted = nouns.request_from_node(node)
+                        changes = composer.may_change(wanted, node.uri)
+                        found = changes.change(node.uri, blocks, (), lambda _state: None)
+                except errors.SchedulerError as error:
+                    return _left(node.podm, error)
+                missing = [uri for uri in blocks if uri not in (found.blocks or ())]
+                if missing and (found.works or not found.is_known):
+                    return _done(f"unchanged: {', '.join(missing)}: {found.reason}")
+                if not missing:
+                    self.store.node_changes.start_attaching(node.id, claim.id, 0.0)
+                    self.store.node_changes.finish(node.id, ChangeRecord())
+                    return _done(done)
+                done = f"freed its holds: {what} could not be attached again: {found.reason}"
+        if not self.dry_run:
+            self.store.node_changes.end_undo(claim.id, errors.one_line(done, 200))
+        return _done(done)
 
     def _start(self, node: nouns.ComposedNode) -> Done:
         """Start a node that a dead change has left off."""

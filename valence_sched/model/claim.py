@@ -294,9 +294,10 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
     stocks. ``created_at`` is seconds since 1970 by the clock of the database. ``changing`` are the
     blocks that are being attached or detached, ``changing_amounts`` the grants that are being
-    attached, or the amounts that are being detached. A node that was shut down for a change is
-    started again before ``off_until``, else by a reconciler. ``changes`` has the content of each
-    finished change by its idempotency key.
+    attached, or the amounts that are being detached. ``undo_claim`` is the claim of blocks that
+    were detached to make room: they are attached again if the others cannot be attached. A node
+    that was shut down for a change is started again before ``off_until``, else by a reconciler.
+    ``changes`` has the content of each finished change by its idempotency key.
     """
 
     id: Name
@@ -315,6 +316,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     request: NodeRequest | None = None
     changing: tuple[str, ...] = ()
     changing_amounts: tuple[Grant, ...] = ()
+    undo_claim: Name | None = None
     off_until: float | None = None
     changes: dict[str, str] = {}
     shrinkable: bool = False
@@ -325,9 +327,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     def state(self) -> State:
         """Return COMPOSED, or ATTACHING or DETACHING while the node is being changed."""
         changing = (*self.changing, *(one.uri for one in self.changing_amounts))
-        if not changing:
-            return "COMPOSED"
-        return "DETACHING" if changing[0] in self.parts else "ATTACHING"
+        if changing:
+            return "DETACHING" if changing[0] in self.parts else "ATTACHING"
+        return "COMPOSED" if self.undo_claim is None else "DETACHING"
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     on. ``policy`` chooses the devices, by default the policy of the flavor. Taints of attached
     blocks are tolerated by ``tolerations``, the flavor, or the request of the node. ``before`` has
     the blocks and amounts of the node that the change was planned for. A planned change may have a
-    flavor and the exact blocks and amounts.
+    flavor and the exact blocks and amounts. Blocks are attached before others are detached, unless
+    there is no room for all of them, or with ``detach_first``.
 
     With ``shrinkable``, nothing is attached or detached: the node is marked as shrinkable to the
     flavor ``floor``, by default to its own request, or no longer. ``power_cycle`` then applies to
@@ -56,6 +57,7 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     force: bool = False
     power_cycle: bool = False
     before: tuple[Name, ...] = ()
+    detach_first: bool = False
     shrinkable: bool | None = None
     floor: Name | None = None
 
@@ -88,9 +90,10 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     Nothing was written unless ``done``. ``decision`` has the reasons if no free devices fit. A
     change that is not needed attaches and detaches nothing. ``attached_amounts`` are memory chunks
     and volumes, or before the change the grants of stocks; ``detached_amounts`` are memory chunks
-    and volumes. ``hazard`` is the reason why the blocks and amounts must not be detached from the
-    node as it runs. ``refusal`` is the reason why the pod manager would refuse the change, empty
-    without a reason, None if it was not checked.
+    and volumes. ``no_room`` is the reason why blocks are detached before others are attached, empty
+    if they are attached first. ``hazard`` is the reason why the blocks and amounts must not be
+    detached from the node as it runs. ``refusal`` is the reason why the pod manager would refuse
+    the change, empty without a reason, None if it was not checked.
     """
 
     node: ComposedNode
@@ -101,6 +104,7 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     decision: DecisionResult | None = None
     done: bool = False
     power_cycled: bool = False
+    no_room: str = ""
     hazard: str = ""
     refusal: str | None = None
 
@@ -128,6 +132,7 @@ def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
         force=change.force,
         power_cycle=change.power_cycle,
         before=result.node.parts,
+        detach_first=bool(result.no_room),
     )
 
 

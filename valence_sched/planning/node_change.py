@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the blocks and amounts that a living node gets and gives away, on its host's reach."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.need import TAINTED, Alternative, Toleration, taint_key
 from valence_sched.model.node_change import BlockChange
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.planning.node_amounts import NodeAmounts, chosen_needs, grants_in
 
@@ -34,7 +36,8 @@ class ChosenParts(NamedTuple):
     """The blocks to attach and to detach; ``decision`` has the reasons if nothing fits.
 
     ``grants`` are the amounts of stocks to attach, ``amounts`` the memory chunks and volumes to
-    detach.
+    detach. ``no_room`` is the reason why blocks must be detached before others are attached, empty
+    if they can be attached first.
     """
 
     attach: tuple[str, ...] = ()
@@ -42,6 +45,7 @@ class ChosenParts(NamedTuple):
     decision: DecisionResult | None = None
     grants: tuple[Grant, ...] = ()
     amounts: tuple[Grant, ...] = ()
+    no_room: str = ""
 
     @property
     def fits(self) -> bool:
@@ -86,10 +90,13 @@ class ChangePlanner:
             for uri, block in found
         )
 
-    def attach(self, request: Request) -> ChosenParts:
-        """Choose free blocks with these devices, and stocks with these amounts, for the node."""
+    def attach(self, request: Request, leaving: Collection[str] = ()) -> ChosenParts:
+        """Choose free blocks with these devices, and stocks with these amounts, for the node.
+
+        Its blocks that are ``leaving`` make room.
+        """
         request = _for_one(self.amounts.missing(request, own=False))
-        decision = self._decide(self._with(self._free()), request)
+        decision = self._decide(self._with(self._free(), leaving), request)
         if not decision.report.placements:
             return ChosenParts(decision=self._with_distant(decision, request, ()))
         return ChosenParts(_blocks_of(decision), decision=decision, grants=grants_in(decision))
@@ -147,6 +154,35 @@ class ChangePlanner:
         grants = grants_in(decision)
         idle = self.amounts.idle(chosen_needs(every, decision), grants)
         return ChosenParts(attach, detach, decision, grants, idle)
+
+    def no_room(self, attach: Sequence[str], detach: Sequence[str]) -> str:
+        """Return why blocks cannot be attached before others are detached, empty if they can be.
+
+        No pool of the reach has room for all of them, but a pool has room for those that stay.
+        """
+        before = (*self._node.blocks, *attach)
+        after = [uri for uri in before if uri not in detach]
+        if not (attach and detach and (reason := self._lack(before))) or self._lack(after):
+            return ""
+        return reason
+
+    def _lack(self, uris: Iterable[str]) -> str:
+        """Return why no pool of the reach may have a node of these blocks, empty if one may."""
+        blocks = [self._blocks[uri] for uri in dict.fromkeys(uris) if uri in self._blocks]
+        counts = Counter(kind for block in blocks for kind in block.type)
+        reasons = []
+        for pool in (it for it in self._podm.pools if it.id in self._reach):
+            lacks = [
+                f"a node in {pool.id} has at most {format_count(limit.max, f'{kind} block')}"
+                for kind, limit in pool.limits.items()
+                if limit.max is not None and counts[kind] > limit.max
+            ]
+            far = (it.uri for it in blocks if pool.id not in it.pools)
+            lacks += [f"{pool.id} does not have {uri}" for uri in far]
+            if not lacks:
+                return ""
+            reasons.append(lacks[0])
+        return reasons[0] if reasons else ""
 
     def free_named(
         self, names: Sequence[str], tolerations: Sequence[Toleration] = ()
@@ -254,8 +290,11 @@ class ChangePlanner:
             replace(stock, pools=pools) for stock, pools in zip(every, near, strict=True) if pools
         )
 
-    def _with(self, blocks: Iterable[FullBlock]) -> FullPodm:
-        """Return the pod manager with only these blocks; those of the node are free."""
+    def _with(self, blocks: Iterable[FullBlock], leaving: Collection[str] = ()) -> FullPodm:
+        """Return the pod manager with only these blocks; those of the node are free.
+
+        Its other blocks count for the limits, without those that are ``leaving``.
+        """
         own, pools = set(self._node.blocks), tuple(sorted(self._reach))
         found = tuple(
             replace(it, status=freed(it.status), pools=pools)
@@ -263,7 +302,7 @@ class ChangePlanner:
             else replace(it, pools=tuple(pool for pool in it.pools if pool in self._reach))
             for it in blocks
         )
-        limited = {block.uri for block in found if block.uri in own}
+        limited = {block.uri for block in found if block.uri in own}.union(leaving)
         here = [pool for pool in self._podm.pools if pool.id in self._reach]
         rest = tuple(replace(pool, limits=self._limits(pool, limited)) for pool in here)
         return replace(self._podm, blocks=found, pools=rest, stocks=self._stocks(), nodes=())

@@ -6,8 +6,10 @@
     COMPOSED, SETTLED ── start ──> ATTACHING, DETACHING ── finish or cancel ──> COMPOSED
 
 While its node is changed, a claim holds the blocks that are attached and those that are detached.
-A detached block is free once the change is finished. Attached amounts are held until the change is
-finished; the stored reading counts them from then on.
+A detached block is free once the change is finished. Blocks that were detached to make room for
+others are held by a claim of their own, the undo claim of the node, which is DETACHING until the
+change ends. Attached amounts are held until the change is finished; the stored reading counts them
+from then on.
 """
 
 from collections import Counter
@@ -26,6 +28,7 @@ from valence_sched.model.claim import (
     ComposedNode,
     Grant,
     NodeAllocation,
+    State,
     node_allocations,
     node_name,
 )
@@ -33,7 +36,7 @@ from valence_sched.model.inventory import to_a_billionth, to_json
 from valence_sched.model.need import NodeRequest
 from valence_sched.model.node_change import format_parts
 from valence_sched.model.quota import block_charges, grant_charges
-from valence_sched.store import claim_rows, holds, podms, quotas, tables
+from valence_sched.store import claim_rows, expiry, holds, podms, quotas, tables
 from valence_sched.store.database import Stored, transaction
 from valence_sched.store.tables import key_of, now
 
@@ -76,7 +79,8 @@ class NodeChanges(Stored):
     ) -> ComposedNode:
         """Move the holds of a held claim to the claim of a node that is not being changed.
 
-        ClaimState if one of the claims is in another state.
+        The undo claim of the node ends in the same way. ClaimState if one of the claims is in
+        another state.
         """
         node, claim = _locked(connection, node_id)
         added = claim_rows.get(connection, held)
@@ -86,8 +90,10 @@ class NodeChanges(Stored):
             return node  # only the answer to the commit was lost
         _begin(connection, claim, "ATTACHING", ttl_s)
         ended = {"note": f"attached to node {node_id}", "consumer_key": None, "sweep_at": None}
-        is_open = _claims.c.sweep_at > now()
-        if not claim_rows.change_state(connection, held, ["HELD"], "RELEASED", is_open, **ended):
+        is_undo = added.state == "DETACHING" and added.parts[0].node == node_id
+        state: State = "DETACHING" if is_undo else "HELD"
+        is_open = sa.true() if is_undo else _claims.c.sweep_at > now()
+        if not claim_rows.change_state(connection, held, [state], "RELEASED", is_open, **ended):
             raise claim_rows.state_error(connection, held, "only held blocks can be attached")
         _keep_part(connection, node.podm, claim.id)
         move = sa.update(_blocks).where(_blocks.c.claim_id == held)
@@ -102,7 +108,7 @@ class NodeChanges(Stored):
         blocks, grants = (*before.blocks, *share.blocks), (*before.grants, *share.grants)
         _rewrite(connection, claim, node, blocks, grants, charges)
         node = replace(node, changing=share.blocks, changing_amounts=share.grants)
-        return _written(connection, node)
+        return _written(connection, replace(node, undo_claim=None) if is_undo else node)
 
     @transaction("recording an intent to detach", write=True)
     def start_detaching(
@@ -112,11 +118,13 @@ class NodeChanges(Stored):
         blocks: Sequence[str],
         ttl_s: float,
         amounts: Sequence[Grant] = (),
+        undo_claim: str | None = None,
     ) -> ComposedNode:
         """Hold blocks of a node that is not being changed, so that no claim gets them too early.
 
-        Its ``amounts`` stay in use until they are gone. ClaimLost if the node no longer has a part,
-        ClaimState as for attaching.
+        Its ``amounts`` stay in use until they are gone. If an id is given, the new ``undo_claim``
+        of the node holds the blocks after they are detached. ClaimLost if the node no longer has a
+        part, ClaimState as for attaching.
         """
         node, claim = _locked(connection, node_id)
         started = tuple(blocks), tuple(amounts)
@@ -135,7 +143,8 @@ class NodeChanges(Stored):
         locked = holds.lock(connection, part, any_generation=True)
         holds.hold_blocks(connection, claim.id, part, locked)
         tables.log_changes(connection, [key_of(node.podm)])
-        node = replace(node, changing=started[0], changing_amounts=started[1])
+        undo = undo_claim or node.undo_claim
+        node = replace(node, changing=started[0], changing_amounts=started[1], undo_claim=undo)
         return _written(connection, node)
 
     def finish(
@@ -157,6 +166,8 @@ class NodeChanges(Stored):
                 blocks, every = (*blocks, *moved), (*node.amounts, *made)
                 grants = (*node.grants, *amounts)
             elif claim.state == "DETACHING":
+                if _is_undo_open(connection, node):
+                    _hold_for_undo(connection, claim, node)
                 granted, used = node.grants_of(amounts), dict[str, float]()
                 for one in granted:
                     used[one.uri] = used.get(one.uri, 0.0) - one.amount
@@ -173,7 +184,10 @@ class NodeChanges(Stored):
             )
             _end(connection, claim)
             node = replace(node, blocks=blocks, changing=(), changing_amounts=())
-            return _written(connection, record.of(replace(node, amounts=every, grants=grants)))
+            node = replace(node, amounts=every, grants=grants)
+            if claim.state == "ATTACHING":
+                node = replace(node, undo_claim=None)
+            return _written(connection, record.of(node))
 
         patient = self._database.patient()
         node = patient.write(work, "recording a changed node")
@@ -191,9 +205,29 @@ class NodeChanges(Stored):
                 _free(connection, claim, node, node.changing_amounts)
             claim_rows.add_event(connection, "unchanged", claim.id, node.podm, why)
             _end(connection, claim)
-            return _written(connection, replace(node, changing=(), changing_amounts=()))
+            undo = None if _is_undo_open(connection, node) else node.undo_claim
+            node = replace(node, changing=(), changing_amounts=(), undo_claim=undo)
+            return _written(connection, node)
 
         return self._database.patient().write(work, "ending a change")
+
+    def end_undo(self, claim_id: str, note: str) -> None:
+        """Free the blocks of an undo claim, which need not be attached again."""
+
+        def work(connection: sa.Connection) -> None:
+            claim = claim_rows.get(connection, claim_id)
+            (part,) = claim.parts
+            podms.lock_row(connection, key_of(part.podm))
+            query = sa.select(_nodes.c.document).where(_nodes.c.id == part.node)
+            if (document := connection.scalar(query)) is not None:
+                node = claim_rows.decode_node(document)
+                if node.undo_claim == claim_id:
+                    _written(connection, replace(node, undo_claim=None))
+            claim_rows.end(connection, claim_id, ["DETACHING"], "RELEASED", note)
+
+        patient = self._database.patient()
+        patient.write(work, "ending a change")
+        expiry.free_claim(patient, claim_id)
 
     @transaction("recording an intent to shut down", write=True)
     def shut_down(self, connection: sa.Connection, node_id: str, ttl_s: float) -> ComposedNode:
@@ -259,6 +293,31 @@ def _keep_part(connection: sa.Connection, podm: str, claim_id: str) -> None:
     if connection.scalar(query) is None:
         tables.add_claim_part(connection, key, claim_id)
     tables.log_changes(connection, [key])
+
+
+def _is_undo_open(connection: sa.Connection, node: ComposedNode) -> bool:
+    """Return whether a node has the id of an undo claim that does not exist yet."""
+    query = sa.select(_claims.c.id).where(_claims.c.id == (node.undo_claim or ""))
+    return node.undo_claim is not None and connection.scalar(query) is None
+
+
+def _hold_for_undo(connection: sa.Connection, claim: Claim, node: ComposedNode) -> None:
+    """Move the holds of the changing blocks of a node to its new undo claim."""
+    at, key = float(connection.scalar(sa.select(now())) or 0.0), key_of(node.podm)
+    old, blocks, id_ = _share_of(claim, node), node.changing, str(node.undo_claim)
+    every = _charges_of(connection, node).items()
+    charges = {name: min(amount, old.charges.get(name, 0.0)) for name, amount in every}
+    share = NodeAllocation(node=1, pool=old.pool, blocks=blocks, charges=charges)
+    part = ClaimPart(podm=node.podm, generation=0, shares=(share,), node=node.id)
+    undo = replace(claim, id=id_, key=None, group=None, created_at=at, parts=(part,))
+    claim_rows.insert(connection, undo)
+    values = {"sweep_at": None, "note": f"detached from node {node.id} to make room"}
+    connection.execute(sa.update(_claims).where(_claims.c.id == id_).values(values))
+    quotas.charge(connection, undo)
+    tables.add_claim_part(connection, key, id_)
+    held = _blocks.c.podm_key == key, _blocks.c.claim_id == claim.id
+    move = sa.update(_blocks).where(*held, _blocks.c.block_key.in_(map(key_of, blocks)))
+    connection.execute(move.values(claim_id=id_))
 
 
 def _share_of(claim: Claim, node: ComposedNode) -> NodeAllocation:
@@ -333,16 +392,23 @@ def _free(
     keys = [key_of(uri) for uri in node.changing]
     connection.execute(sa.delete(_blocks).where(*held, _blocks.c.block_key.in_(keys)))
     charges = Counter(old.charges)
-    podm = podms.load(connection, [node.podm]).get(node.podm)
-    for block in podm.blocks if podm else ():
-        if block.uri in node.changing and block.devices:
-            charges.subtract(block_charges(block.devices))
+    charges.subtract(_charges_of(connection, node))
     charges.subtract(grant_charges(grants))
     taken = _take_amounts(connection, claim, node, grants)
     blocks, rest = _without(old.blocks, node.changing), _less(old.grants, grants)
     _rewrite(connection, claim, node, blocks, rest, charges)
     tables.log_changes(connection, [key])
     return taken
+
+
+def _charges_of(connection: sa.Connection, node: ComposedNode) -> dict[str, float]:
+    """Return the charges of the changing blocks of a node."""
+    charges = Counter[str]()
+    podm = podms.load(connection, [node.podm]).get(node.podm)
+    for block in podm.blocks if podm else ():
+        if block.uri in node.changing and block.devices:
+            charges.update(block_charges(block.devices))
+    return dict(charges)
 
 
 def _less(grants: Sequence[Grant], some: Sequence[Grant]) -> tuple[Grant, ...]:

@@ -439,13 +439,20 @@ def change_line(result: NodeChangeResult) -> str:
     node, done = result.node, result.done
     attached = format_parts(len(result.attached), len(result.attached_amounts))
     detached = format_parts(len(result.detached), len(result.detached_amounts))
-    changes = ((attached, "attached"), (detached, "detached"))
+    changes = [(attached, "attached"), (detached, "detached")]
+    if result.no_room:
+        changes.reverse()
     texts = [f"{parts} {verb}" for parts, verb in changes if parts]
     texts += ["power cycled"] if result.power_cycled else []
     name = f"node {node.id} on {node.podm}"
     if not texts:
         return f"{name} is unchanged: it is already as requested"
     return f"{name}: {', '.join(texts)}" if done else f"{name} is unchanged: dry run"
+
+
+def order_line(result: NodeChangeResult) -> str:
+    """Return why blocks are detached before others are attached: ``no room: ...``."""
+    return f"{'detached' if result.done else 'would detach'} first: {result.no_room}"
 
 
 def shrink_lines(shrinks: Iterable[NodeShrink]) -> Iterator[str]:

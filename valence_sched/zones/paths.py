@@ -27,7 +27,7 @@ NO_CLAIM = "-"  # the claim of a node that was composed without one
 _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     Claim: ("id", "parts"),
     ClaimPart: ("podm", "node"),
-    ComposedNode: ("id", "podm", "claim"),
+    ComposedNode: ("id", "podm", "claim", "undo_claim"),
     StrandedAmount: ("podm",),
     Candidate: ("podm",),
     PoolRef: ("podm",),

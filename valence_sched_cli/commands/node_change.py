@@ -289,10 +289,14 @@ def _table(command: base.PodmCommand, result: model.node_change.NodeChangeResult
         return COLUMNS, []
     command.closing.append(words.phrases.change_line(result))
     devices, amount = output.hardware.devices_cell, output.hardware.amount_cell
-    changes = [("attach", one.uri, devices(one.devices)) for one in result.attached]
-    changes += [("attach", one.uri, amount(one)) for one in result.attached_amounts]
-    changes += [("detach", one.uri, devices(one.devices)) for one in result.detached]
-    changes += [("detach", one.uri, amount(one)) for one in result.detached_amounts]
+    attached = [("attach", one.uri, devices(one.devices)) for one in result.attached]
+    attached += [("attach", one.uri, amount(one)) for one in result.attached_amounts]
+    detached = [("detach", one.uri, devices(one.devices)) for one in result.detached]
+    amounts = [("detach", one.uri, amount(one)) for one in result.detached_amounts]
+    changes = [*attached, *detached, *amounts]
+    if result.no_room:
+        command.closing.append(words.phrases.order_line(result))
+        changes = [*detached, *attached, *amounts]
     columns = COLUMNS[:4] if command.for_people(args) else COLUMNS
     return columns, [
         {

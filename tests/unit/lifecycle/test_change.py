@@ -26,7 +26,7 @@ from valence_sched.model.node_change import NodeChange, exact_change, uris
 from valence_sched.model.request_spec import compile_request
 from valence_sched.store import tables
 from valence_sched.store.store import Store
-from valence_sched.words.phrases import check_line
+from valence_sched.words.phrases import change_line, check_line
 
 URI, OWN = "/S/1", "/B/host-1"
 ATTACH = msgspec.convert({"attach": {"accelerators": [{"count": 2}]}}, NodeChange)
@@ -49,7 +49,8 @@ class Manager:
 
     An answer is ``None`` (done), a text (refused), ``lost`` (done, without an answer), ``nothing``
     (a success without an effect), ``half`` (the first block or amount only), ``loses`` (done, but
-    /B/1 is gone), ``unread``, or an error to raise. ``loose`` are amounts that are not connected.
+    /B/1 is gone), ``full`` (no port is free), ``unread``, or an error to raise. ``loose`` are
+    amounts that are not connected.
     """
 
     def __init__(self, *blocks):
@@ -144,7 +145,8 @@ class Manager:
         reasons = {None: "", "half": "the port is full", "loses": "/S/1 has lost /B/1"}
         reason = reasons.get(answer, answer or "")
         blocks = None if answer == "unread" else tuple(self.blocks)
-        return Change(blocks, reason, works=answer == "nothing", lost=lost)
+        works, full = answer == "nothing", answer == "full"
+        return Change(blocks, reason, works=works, lost=lost, is_full=full)
 
 
 class BlockManager(Manager):
@@ -172,6 +174,13 @@ class ChangeCase(unittest.TestCase):
         self.store.claims.finish_composing(claim.id, [node])
         self.points, self.die_at, self.drained = [], None, []
 
+    def limit_slots(self, most):
+        """Let a node have at most this number of processor blocks."""
+        self.slots = most
+        self.read()
+
+    slots = None
+
     def podm(self):
         blocks = [HOST, *(gpu(str(number)) for number in range(1, 5))]
         blocks = [
@@ -185,6 +194,10 @@ class ChangeCase(unittest.TestCase):
         used = sum(self.manager.amounts.values())
         stock = {"uri": DOMAIN, "resource": "mem", "unit": "MiB", "total": 1000, "used": used}
         podm = {"id": "p", "blocks": blocks, "nodes": [node], "stocks": [stock]}
+        if self.slots is not None:
+            podm["pools"] = [{"id": "all", "limits": {"Processor": {"max": self.slots}}}]
+            podm["blocks"] = [{**one, "pools": ["all"]} for one in blocks]
+            stock["pools"] = ["all"]
         return msgspec.convert(podm, FullPodm)
 
     def read(self, _id="p"):
@@ -440,6 +453,118 @@ class TestAmounts(ChangeCase):
         return next(event.words for event in self.store.events(self.claim) if event.kind == kind)
 
 
+class TestDetachingFirst(ChangeCase):
+    """Swaps of blocks on a node that has no room for both."""
+
+    def setUp(self):
+        super().setUp()
+        self.limit_slots(1)
+
+    def test_blocks_are_detached_first_where_the_limits_leave_no_room(self):
+        result = self.change(SWAP, key="k")
+        self.assertEqual([("-", "/B/1"), ("+", "/B/2")], self.manager.calls)
+        self.assertEqual("a node in all has at most 1 Processor block", result.no_room)
+        self.assertEqual(f"node {self.node_id} on p: 1 block detached, 1 block attached",
+                         change_line(result))  # fmt: skip
+        self.assertEqual({"k"}, self.node().changes.keys())
+        self.assert_consistent()
+        self.limit_slots(2)
+        back = NodeChange(attach_blocks=("1",), detach_blocks=("2",))
+        self.assertEqual("", self.change(back).no_room)
+        self.assertEqual([("+", "/B/1"), ("-", "/B/2")], self.manager.calls[2:])
+
+    def test_a_device_is_chosen_in_the_place_of_one_that_goes(self):
+        change = msgspec.convert(
+            {"attach": {"accelerators": [{}]}, "detach_blocks": ["1"]}, NodeChange
+        )
+        self.assertEqual(("/B/2",), uris(self.change(change).attached))
+        self.assertEqual((OWN, "/B/2"), self.node().blocks)
+        self.assertFalse(self.change(ATTACH).fits)
+        self.assert_consistent()
+
+    def test_a_planned_order_is_kept(self):
+        planned = exact_change(SWAP, self.change(SWAP, dry_run=True))
+        self.assertTrue(planned.detach_first)
+        self.limit_slots(2)
+        self.assertEqual("as planned", self.change(planned).no_room)
+        self.assertEqual([("-", "/B/1"), ("+", "/B/2")], self.manager.calls)
+
+    def test_a_refusal_for_lack_of_a_port_changes_the_order(self):
+        self.limit_slots(2)
+        self.manager.answers = ["full"]
+        change = msgspec.structs.replace(SWAP, power_cycle=True)
+        result = self.change(change)
+        calls = ["off", ("+", "/B/2"), ("-", "/B/1"), ("+", "/B/2"), "on"]
+        self.assertEqual((calls, "full"), (self.manager.calls, result.no_room))
+        self.assertEqual([(self.node_id, "/B/1")], self.drained)
+        self.assert_consistent()
+        for answers in (["full", None, "full"], ["no slot"]):
+            self.manager.answers = answers
+            back = NodeChange(attach_blocks=("1",), detach_blocks=("2",))
+            self.refused(errors.ComposeFailed, "full|no slot", back)
+            self.assertEqual([OWN, "/B/2"], self.manager.blocks)
+            self.assert_consistent()
+        self.limit_slots(9)
+        self.manager.answers = ["full"]
+        self.refused(errors.ComposeFailed, "full", ATTACH)
+
+    def test_what_was_detached_is_attached_again_if_a_later_step_fails(self):
+        amounts = msgspec.structs.replace(BOTH, detach_amounts=("1",))
+        self.change(MORE)
+        before = self.node()
+        for change, answers, words in (
+            (SWAP, ["no slot"], "no slot"),
+            (SWAP, [None, "no slot"], "no slot"),
+            (SWAP, [None, errors.PodmError("refused")], "refused"),
+            (amounts, [None, None, "no memory"], "no memory"),
+            (amounts, [None, None, None, "no memory"], "no memory"),
+        ):
+            with self.subTest(answers):
+                self.manager.answers = list(answers)
+                self.refused(errors.ComposeFailed, words, change)
+                self.assert_consistent()
+                self.assertEqual(set(before.blocks), set(self.node().blocks))
+                self.assertEqual((before.amounts, before.grants),
+                                 (self.node().amounts, self.node().grants))  # fmt: skip
+        self.assertEqual([(self.node_id, "/B/1")], self.drained[:1])
+
+    def test_nobody_gets_a_detached_block_before_the_other_is_attached(self):
+        def take(point):
+            if point == "attaching":
+                with self.assertRaisesRegex(errors.ClaimLost, "/B/1 .*is held by claim"):
+                    claim_it()
+
+        def claim_it():
+            generation = self.store.load_podms()["p"].generation
+            self.store.claims.create([part("p", generation, "/B/1")], owner="o")
+
+        dataclasses.replace(self.changer(), checkpoint=take).change(self.node_id, SWAP)
+        self.assert_consistent()
+        claim_it()
+
+    def test_the_owner_pays_for_a_detached_block_until_the_other_is_attached(self):
+        used = []
+
+        def note(_point):
+            used.append(self.store.quotas.show("o").used.get("accelerators"))
+
+        self.limit_slots(3)
+        self.change(ATTACH)
+        swap = NodeChange(attach_blocks=("4",), detach_blocks=("3",))
+        dataclasses.replace(self.changer(), checkpoint=note).change(self.node_id, swap)
+        self.assertEqual([3.0] * 8 + [2.0], used)
+
+    def test_a_node_that_another_change_takes_in_between_is_named(self):
+        def begin_another(point):
+            if point == "finished":
+                self.store.node_changes.start_detaching(self.node_id, [OWN], 60.0)
+
+        changer = dataclasses.replace(self.changer(), checkpoint=begin_another)
+        with self.assertRaisesRegex(errors.Unverified, "lacks /B/1: detached, but nothing was"):
+            changer.change(self.node_id, SWAP)
+        self.assertEqual("DETACHING", self.node().state)
+
+
 class TestRefusals(ChangeCase):
     """Changes that leave the node as it was."""
 
@@ -649,6 +774,42 @@ class TestUncertainty(ChangeCase):
         self.assertRegex(done, "detached 2 amounts")
         self.assert_consistent()
 
+    def test_a_block_that_cannot_be_attached_again_is_named_and_its_hold_ends(self):
+        self.limit_slots(1)
+        self.unsure("/B/1 could not be undone: stuck", SWAP, None, "no slot", "stuck")
+        self.assertEqual(("ATTACHING", [OWN]), (self.node().state, self.manager.blocks))
+        (done,) = self.reap()
+        self.assertRegex(done, "no block was attached")
+        self.assert_consistent()
+
+    def test_a_dead_swap_is_undone_unless_the_pod_manager_refuses(self):
+        self.limit_slots(1)
+        for answers, dry_run, words, blocks in (
+            ([], True, "attached 1 block of node vs-.* again", [OWN]),
+            (["nothing"], False, "unchanged: /B/1: nothing", [OWN]),
+            (["no slot"], False, "freed its holds: 1 block of node vs-.* not be attached again",
+             [OWN]),
+            ([], False, "attached 1 block of node vs-.* again", [OWN, "/B/1"]),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.doCleanups()
+                self.setUp()
+                self.limit_slots(1)
+                self.points, self.die_at = [], 5  # the node has neither block
+                with self.assertRaises(Died):
+                    self.change(SWAP)
+                self.assertEqual("finished", self.points[-1])
+                self.die_at, self.manager.dead = None, False
+                self.assertEqual(("DETACHING", [OWN]), (self.node().state, self.manager.blocks))
+                with self.assertRaisesRegex(errors.ClaimState, "is being changed: wait for it"):
+                    NodeComposer(self.store, self.connect).remove(self.node())
+                self.manager.answers = list(answers)
+                (done,) = self.reap(dry_run)
+                self.assertRegex(done, words)
+                self.assertEqual(blocks, self.manager.blocks)
+                self.reap()
+                self.assert_consistent()
+
     def test_an_amount_that_stays_after_blocks_were_refused_is_named(self):
         self.unsure("/D/1/MemoryChunks/1 could not be undone", BOTH, None, None, "no", None, "no")
         (done,) = self.reap()
@@ -657,11 +818,16 @@ class TestUncertainty(ChangeCase):
 
     def test_a_process_may_die_at_any_point(self):
         amounts = msgspec.structs.replace(BOTH, detach_amounts=("1",))
-        for swap, before, after, points in ((SWAP, None, ATTACH, 10), (amounts, MORE, MORE, 12)):
+        for slots, swap, before, after, points in (
+            (None, SWAP, None, ATTACH, 10),
+            (None, amounts, MORE, MORE, 12),
+            (1, amounts, MORE, MORE, 14),
+        ):
             change = msgspec.structs.replace(swap, power_cycle=True)  # passes every point
             for point in itertools.count(1):
                 self.doCleanups()
                 self.setUp()
+                self.limit_slots(slots)
                 if before is not None:
                     self.change(before)
                 self.points.clear()
@@ -677,6 +843,7 @@ class TestUncertainty(ChangeCase):
                     self.reap()
                     self.assert_consistent()
                     self.assertTrue(self.manager.on)
+                    self.assertFalse({"/B/1", "/B/2"}.isdisjoint(self.manager.blocks))
                     self.change(after)
                     self.assert_consistent()
             self.assertEqual(points, point)

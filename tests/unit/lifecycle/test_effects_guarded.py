@@ -46,6 +46,7 @@ EFFECTS = {
     ("lifecycle/reconcile", "_detach", "change"),
     ("lifecycle/reconcile", "_detach", "detach_amounts"),
     ("lifecycle/reconcile", "_end_change", "set_power"),
+    ("lifecycle/reconcile", "_end_undo", "change"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
     ("lifecycle/reconcile", "_start", "set_power"),
 }

@@ -187,6 +187,16 @@ class TestResizing(unittest.TestCase):
         found = plan.become(gpus(1, "H100"))
         self.assertEqual((["2"], ["1"]), (tails(found.attach), tails(found.detach)))
 
+    def test_a_swap_says_why_it_has_no_room_to_attach_first(self):
+        blocks = [{**HOST, "pools": ["a"]}, gpu("1", pools=["a"]), gpu("2", "H100", pools=["a"])]
+        for most, words in ((1, "a node in a has at most 1 Processor block"), (2, "")):
+            limits = {"Processor": {"max": most}}
+            plan = planner(blocks, ["host-1", "1"], "a", limits=limits)
+            found = plan.become(gpus(1, "H100"))
+            self.assertEqual((["2"], ["1"]), (tails(found.attach), tails(found.detach)))
+            self.assertEqual(words, plan.no_room(found.attach, found.detach))
+            self.assertEqual("", plan.no_room(found.attach, ()))
+
     def test_what_cannot_move_is_not_changed(self):
         other = {**HOST, "uri": "/B/host-2", "devices": {"processors": [{"cores": 64}]}}
         plan = planner([HOST, other], ["host-1"])
@@ -262,6 +272,41 @@ class TestResizing(unittest.TestCase):
                 self.assertTrue(all(b in free for b in chosen))
             fitting += fits
         self.assertTrue(30 < fitting < 120, fitting)
+
+    def test_the_order_of_a_swap_agrees_with_brute_force_on_random_fabrics(self):
+        """Detach first exactly where no pool has room for both, but one for what stays."""
+        rng, orders = random.Random(13), {True: 0, False: 0}
+        for _ in range(200):
+            pools = ["a", "b", "c"][: rng.randint(1, 3)]
+            reach = rng.sample(pools, rng.randint(1, len(pools)))
+            slots = {name: rng.randint(1, 4) for name in pools}
+            blocks = [{**HOST, "pools": reach}] + [
+                gpu(str(n), pools=rng.sample(pools, rng.randint(1, len(pools)))) for n in range(6)
+            ]
+            near = [b for b in blocks[1:] if set(b["pools"]) & set(reach)]
+            own = near[: rng.randint(1, 3)]
+            free = [b for b in near if b not in own][: rng.randint(1, 2)]
+            if not (own and free):
+                continue
+            names = ["host-1", *(b["uri"].removeprefix("/B/") for b in own)]
+            limits = {name: {"Processor": {"max": most}} for name, most in slots.items()}
+            plan = planner(blocks, names, pools, limits_of=limits)
+            gone = own[: rng.randint(1, len(own))]
+
+            def has_room(some, slots=slots, reach=reach):
+                return any(
+                    len(some) <= slots[pool] and all(pool in b["pools"] for b in some)
+                    for pool in reach
+                )
+
+            detach_first = not has_room([*own, *free]) and has_room(
+                [*(b for b in own if b not in gone), *free]
+            )
+            found = plan.no_room([b["uri"] for b in free], [b["uri"] for b in gone])
+            with self.subTest(blocks=blocks, names=names, limits=limits, gone=gone):
+                self.assertEqual(detach_first, bool(found), found)
+            orders[detach_first] += 1
+        self.assertGreater(min(orders.values()), 30, orders)
 
 
 def _has(blocks, wanted):

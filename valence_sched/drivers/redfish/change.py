@@ -182,7 +182,8 @@ class BlockChanger:
         conflicts = sent.status == PRECONDITION_FAILED or bool(users)
         reason = "; ".join([problem or unchanged, *users])
         may_follow = sent.goes_on or sent.succeeded
-        return Change(rest.present, reason, works=may_follow, conflicts=conflicts)
+        full = sent.is_full and bool(rest.attach)
+        return Change(rest.present, reason, may_follow, conflicts, is_full=full)
 
     def _wait_until_composed(
         self, done: RemainingChange, attach: Sequence[str], watch: Watch

@@ -38,6 +38,7 @@ class BlockChanges:
         self._documents, self._clock = composition.documents, clock
         self._zones = FabricZones(composition)
         self._late: list[tuple[float, Callable[[], str]]] = []
+        self._ports: dict[str, int] = {}  # of each system or zone, by the first change of it
 
     def patch(self, system: str, body: Json, client: str) -> HttpReply | None:
         """Replace the blocks of a system; return None if the rest of the body remains."""
@@ -114,7 +115,9 @@ class BlockChanges:
         if "change-off" in faults and power != "Off":
             text = f"{target.system} must be off to change what is attached to it."
             raise RequestRefused(409, "ResourceInUse", text)
-        if added and (code := faults.number("full-ports")) is not None:
+        ports = self._ports.setdefault(where, len(had))
+        code = faults.number("full-ports") if added and len(wanted) > ports else None
+        if code is not None:
             text = f"No port of {target.system} is free for {added[0]}."
             raise RequestRefused(code, "ResourceExhaustion", text, where)
         target.check(wanted)

@@ -76,7 +76,7 @@ RULES = (
     FaultRule("fabric-zones", "", "zones of fabrics attach devices to servers or fixed-hosts"),
     FaultRule("change-off", "", "changing the blocks of a system that is not off answers 409"),
     FaultRule("change-race", "BLOCK", "another client attaches it just before a change: 412"),
-    FaultRule("full-ports", "CODE", "attaching a block to a system answers this status"),
+    FaultRule("full-ports", "CODE", "more blocks than a system has ports: this status"),
     FaultRule("slow-change", "MS", "changing the blocks of a system is a task of MS milliseconds"),
     FaultRule(
         "late-change", "MS", "a change of blocks answers 204 and shows after MS milliseconds"
