@@ -50,8 +50,8 @@ class ChangingContract(Contract):
         self.assertEqual({*node.blocks}, self.blocks(node))
 
     def memory_node(self) -> ComposedNode:
-        """Compose a node of eight cores with an amount of pooled memory."""
-        wanted = {"processor": {"total_cores": 8}, "resources": {STOCK: SIZE}}
+        """Compose a node of 32 cores with an amount of pooled memory."""
+        wanted = {"processor": {"total_cores": 32}, "resources": {STOCK: SIZE}}
         (node,) = self.scheduler.compose(request(properties=wanted, owner=OWNER)).nodes
         return node
 
@@ -62,20 +62,27 @@ class ChangingContract(Contract):
     def test_an_amount_is_attached_and_detached_again(self):
         node = self.memory_node()
         (own,) = node.amounts
-        used = self.scheduler.quota(OWNER).used[f"stock:{STOCK}"]
         attached = self.change(node, attach=MEMORY)
         (chunk,) = attached.attached_amounts
         self.assertEqual((True, STOCK, "MiB"), (attached.done, chunk.resource, chunk.unit))
         self.assertEqual({own.uri, chunk.uri}, self.amounts(node))
-        after = self.scheduler.quota(OWNER).used[f"stock:{STOCK}"]
-        self.assertEqual(SIZE, after - used)
         with self.assertRaisesRegex(errors.HardwareInUse, "is not declared removable"):
             self.change(node, detach_amounts=(chunk.uri,))
         name = "/".join(chunk.uri.split("/")[-3:])
         detached = self.change(node, detach_amounts=(name,), power_cycle=True)
         self.assertEqual((chunk.uri,), uris(detached.detached_amounts))
         self.assertEqual({own.uri}, self.amounts(node))
-        self.assertEqual(used, self.scheduler.quota(OWNER).used[f"stock:{STOCK}"])
+
+    def test_an_attached_amount_counts_for_the_quota_of_the_owner(self):
+        node = self.memory_node()
+        used = self.used_memory()
+        (chunk,) = uris(self.change(node, attach=MEMORY).attached_amounts)
+        self.assertEqual(SIZE, self.used_memory() - used)
+        self.change(node, detach_amounts=(chunk,), force=True)
+        self.assertEqual(used, self.used_memory())
+
+    def used_memory(self) -> float:
+        return self.scheduler.quota(OWNER).used[f"stock:{STOCK}"]
 
     def test_a_planned_amount_is_attached_once_and_idle_afterwards(self):
         node, change = self.memory_node(), NodeChange(attach=MEMORY)
@@ -91,6 +98,29 @@ class ChangingContract(Contract):
         self.assertEqual(SIZE, sum(one.amount for one in idle.detached_amounts))
         self.assertEqual(1, len(self.amounts(node)))
         self.assertLess(self.amounts(node), {one.uri for one in done.node.amounts})
+
+    def test_a_node_gives_away_the_smallest_sufficient_amount_and_gets_what_a_flavor_lacks(self):
+        node = self.memory_node()
+        (own,) = node.amounts
+        more = Properties(resources={STOCK: 2 * SIZE})
+        (large,) = uris(self.change(node, attach=more).attached_amounts)
+        self.assertEqual({own.uri, large}, self.amounts(node))
+        planned = self.change(node, detach=more, dry_run=True)
+        self.assertEqual(((large,), False), (uris(planned.detached_amounts), planned.done))
+        self.assertIn("is not declared removable", planned.hazard)
+        gone = self.change(node, detach=more, force=True)
+        self.assertEqual(((large,), {own.uri}), (uris(gone.detached_amounts), self.amounts(node)))
+        with self.assertRaisesRegex(errors.RequestError, f"has {SIZE} MiB of {STOCK}, expected"):
+            self.change(node, detach=more, force=True)
+        grown = self.change(node, flavor="memory-large", force=True)
+        self.assertTrue(grown.attached_amounts)
+        self.assertGreaterEqual(sum(it.amount for it in grown.node.amounts), 524288)
+        self.assertEqual("memory-large", grown.node.flavor)
+        again = self.change(node, flavor="memory-large")
+        self.assertFalse(again.changes)
+        shrunk = self.change(node, flavor="small", power_cycle=True)
+        self.assertEqual((set(), True), (self.amounts(node), shrunk.power_cycled))
+        self.assertEqual({*uris(grown.node.amounts)}, {*uris(shrunk.detached_amounts)})
 
     def test_an_amount_that_no_stock_has_is_a_decision_with_reasons(self):
         node = self.memory_node()

@@ -15,7 +15,7 @@ from tests.seam.contract import (
     SchedulerContract,
     request,
 )
-from tests.seam.node_changes import ChangingContract
+from tests.seam.node_changes import OWNER, STOCK, ChangingContract
 from tests.service.serving import serving
 from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
@@ -185,12 +185,17 @@ def start_service(stack: contextlib.ExitStack) -> str:
 
 
 def start_tree(stack: contextlib.ExitStack) -> str:
-    """Start a zone with some of the pod managers, over a zone with the others."""
+    """Start a zone with some of the pod managers, over a zone with the others.
+
+    The only pooled memory is in the zone below.
+    """
     services = ZoneServices(stack)
-    podms = list(stack.enter_context(served(EXAMPLE)).values())
-    east = services.start("east", served=podms[::2])
+    podms = stack.enter_context(served(EXAMPLE))
+    below = [*[*podms][::2], "mem-1"]
+    east = services.start("east", served=[podms[name] for name in below])
     scheduler(east).podms()  # the first reading causes a second one
-    return services.start("top", served=podms[1::2], children={"east": east})
+    own = [podm for name, podm in podms.items() if name not in below]
+    return services.start("top", served=own, children={"east": east})
 
 
 class RemoteCase:
@@ -244,6 +249,11 @@ class TestTreeChanges(
     """On a tree of zones, which the tests change."""
 
     start = staticmethod(start_tree)
+
+    def used_memory(self) -> float:
+        """Return the memory of an owner by the quota of the zone below, which counts its own."""
+        (child,) = self.scheduler.zones()
+        return scheduler(child.registration.url).quota(OWNER).used[f"stock:{STOCK}"]
 
     def test_a_plan_is_lost_once_it_would_break_the_rules_of_its_group(self):
         with self.assertRaisesRegex(RequestError, "the rules of group 'apart' cover all zones"):

@@ -89,21 +89,24 @@ class AmountConnections:
     def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath | None:
         """Return how to connect an amount of a stock to a node, None without a fabric for it.
 
-        PodmError if a fabric reaches the stock, but no endpoint of the node can reach it.
+        PodmError if a fabric reaches the stock, but no endpoint of the node can reach it, or the
+        fabric has zones only.
         """
         closed = ""
         sources = self._sources(stock) if self._fabrics else []
         for collection, ends in self._fabrics:
             targets = [it for it in ends if _meet(it.entity_uris("Target"), sources)]
+            if targets and collection is None:
+                closed = closed or f"no Connections in the fabric of {targets[0].uri}"
+                continue
             own = self._initiators(request, node, ends) if targets else []
             for target in targets:
                 for initiator in own:
                     if initiator.may_reach(target):
-                        return ConnectionPath(collection, initiator.uri, target.uri)
-                closed = target.uri
+                        return ConnectionPath(str(collection), initiator.uri, target.uri)
+                closed = f"no endpoint of {node} that reaches {target.uri}"
         if closed:
-            what = f"found no endpoint of {node} that reaches {closed}"
-            raise PodmError(f"{stock}: {what}, expected one to connect an amount")
+            raise PodmError(f"{stock}: found {closed}, expected one to connect an amount")
         return None
 
     def connect(
@@ -144,7 +147,7 @@ class AmountConnections:
     def of(self, amount: str) -> tuple[str, ...]:
         """Return the connections of a memory chunk or volume."""
         found = []
-        for collection, _ in self._fabrics:
+        for collection in (it for it, _ in self._fabrics if it is not None):
             for uri in member_uris(self._session, collection):
                 json = get_document(self._session, uri) or {}
                 one = _Connection(uri, json, NO_NOTES)
@@ -172,22 +175,20 @@ class AmountConnections:
                 return result
 
     @functools.cached_property
-    def _fabrics(self) -> list[tuple[str, list[_Endpoint]]]:
-        """The collection for connections and the endpoints of each fabric that has both."""
+    def _fabrics(self) -> list[tuple[str | None, list[_Endpoint]]]:
+        """The collection for connections, if any, and the endpoints of each fabric."""
         found = []
         root = _Root(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         for collection in link_paths(root.fabrics):
             for uri in member_uris(self._session, collection):
                 fabric = _Fabric(uri, get_document(self._session, uri) or {}, NO_NOTES)
                 connections = next(link_paths(fabric.connections), None)
-                if connections is not None:
-                    every = (member_uris(self._session, it) for it in link_paths(fabric.endpoints))
-                    uris = [end for some in every for end in some]
-                    ends = [
-                        _Endpoint(it, get_document(self._session, it) or {}, NO_NOTES)
-                        for it in uris
-                    ]
-                    found.append((connections, ends))
+                every = (member_uris(self._session, it) for it in link_paths(fabric.endpoints))
+                uris = [end for some in every for end in some]
+                ends = [
+                    _Endpoint(it, get_document(self._session, it) or {}, NO_NOTES) for it in uris
+                ]
+                found.append((connections, ends))
         return found
 
     def _sources(self, stock: str) -> list[str]:

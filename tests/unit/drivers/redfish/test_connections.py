@@ -134,6 +134,13 @@ class TestAttaching(Connected):
         self.attach()
         self.assertEqual(links("/E/1"), self.podm.bodies[1]["Links"]["InitiatorEndpoints"])
 
+    def test_a_stock_in_a_fabric_that_has_zones_only_is_refused_before_a_write(self) -> None:
+        self.podm.documents["/F/1"] = {"Endpoints": link("/F/1/Endpoints")}
+        words = f"{DOMAIN}: found no Connections in the fabric of /E/4, expected one to connect"
+        with self.assertRaisesRegex(PodmError, words):
+            self.attach()
+        self.assertEqual([], self.podm.sent("POST"))
+
     def test_a_stock_without_an_endpoint_is_not_connected(self) -> None:
         self.podm.documents["/E/4"] = endpoint("Target", "/L/2")
         self.assertEqual("", self.attach().reason)
