@@ -380,6 +380,29 @@ class TestAmountChange(NodeCase):
                 self.assertEqual(("detach", row["Block"]), (gone["Change"], gone["Block"]))
                 self.assertEqual(([], []), (self.new(), self.amounts(here)))
 
+    def test_an_amount_is_connected_to_a_composed_node_and_goes_with_it(self):
+        for fail, hosts in ((("connections",), "unmanaged"), (("servers", "connections"), "free")):
+            with self.subTest(fail), self.memory(*fail, hosts=hosts) as here:
+                (row,) = here.compose("--cores", "8", *MEMORY).data
+                self.assertEqual(["MemoryChunks", "Connections"], self.new())
+                self.assertEqual(0, here.asked("node", "delete", row["Node"]).code)
+                self.assertEqual([], self.new())
+
+    def test_a_node_whose_amount_cannot_be_connected_is_not_composed(self):
+        for fail, code, words in (
+            ("drop-reply:POST:*Connections", 0, "1 of 1 node composed"),
+            ("status:409:POST:*Connections", 1, "is not connected: HTTP 409"),
+            ("lie:POST:*Connections", 1, "is not connected: HTTP 200"),
+        ):
+            with self.subTest(fail), self.memory("connections", fail) as here:
+                done = here.asked("schedule", "--cores", "8", *MEMORY, "--compose")
+                self.assertEqual(code, done.code, done.err)
+                self.assertIn(words, done.err)
+                made = ["MemoryChunks", "Connections"] if code == 0 else []
+                self.assertEqual(made, self.new())
+                nodes = 2 if code == 0 else 1
+                self.assertEqual(nodes, len(here.rows("node", "list")))
+
     def test_what_was_done_counts_whatever_the_pod_manager_answers(self):
         for fail in (
             "done-status:404:DELETE:*", "done-status:500:DELETE:*", "done-status:200:POST:*",

@@ -3,7 +3,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from valence_sched.drivers import composer
@@ -14,6 +14,7 @@ from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import schema, stocks
 from valence_sched.drivers.redfish.connections import (
     AmountConnections,
+    ConnectionPath,
     WriteEffect,
     listed_document,
     post_member,
@@ -80,22 +81,53 @@ class AmountComposer:
         """Create amounts and connect them to a node; if one fails, delete all again."""
         if lacking := "; ".join(self.conflicts(request)):
             return AmountChange((), lacking, conflicts=True)
-        grants = request.made_grants
-        paths = [self._connections.path(request, node, it.uri) for it in grants]
+        paths = self.paths(request, node)
         created = self.create(request, watch)
         problem, works = created.problem, created.unknown
-        try:
-            for path, one in zip(paths, created.made, strict=False):
-                if path is not None and not problem:
-                    problem, works = self._connections.connect(request, path, one.uri, watch)
-        except PodmError as error:
-            problem, works = f"could not be read back: {error}", True
+        if not problem:
+            problem, works = self.connect(request, paths, created.made, watch)
         if not problem:
             return AmountChange(created.made)
         undone = [(one, self._remove(one, watch)) for one in created.made]
         left = tuple(one for one, effect in undone if effect.problem)
         reason = "; ".join(filter(None, (problem, *(effect.problem for _, effect in undone))))
         return AmountChange(None if works else left, reason)
+
+    def paths(self, request: CompositionRequest, node: str) -> list[ConnectionPath | None]:
+        """Return how to connect each amount to a node; PodmError if one cannot be connected."""
+        return [self._connections.path(request, node, it.uri) for it in request.made_grants]
+
+    def connect(
+        self,
+        request: CompositionRequest,
+        paths: Sequence[ConnectionPath | None],
+        made: Sequence[Grant],
+        watch: Watch,
+    ) -> WriteEffect:
+        """Connect created amounts, each by its path, up to the first failure."""
+        try:
+            for path, one in zip(paths, made, strict=True):
+                if path is not None:
+                    found = self._connections.connect(request, path, one.uri, watch)
+                    if found.problem:
+                        return found
+        except PodmError as error:
+            return WriteEffect(f"could not be read back: {error}", True)
+        return WriteEffect()
+
+    def loose(self, request: CompositionRequest, node: str, made: Sequence[Grant]) -> str:
+        """Return which of these amounts a fabric does not connect to a node, empty if none."""
+        stocks = {it.uri for it in request.made_grants}
+        for one in made:
+            own = {uri for uri in stocks if one.uri.startswith(f"{uri}/")} or stocks
+            try:
+                found = (self._connections.path(request, node, uri) for uri in sorted(own))
+                needed = any(path is not None for path in found)
+            except PodmError:  # its endpoints have changed
+                needed = True
+            if needed and not self._connections.of(one.uri):
+                return f"{one.uri} is not connected"
+        return ""
 
     def detach(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
         """Disconnect amounts and delete them; if none can be deleted, connect all again."""
@@ -128,29 +160,22 @@ class AmountComposer:
         doubtful: list[str] = []
         if new:
             named = {
-                fold_uri(uri): (Grant(uri, size_of(json) or 0.0), grant)
-                for grant, uri, json in self._existing(request)
+                fold_uri(uri): Grant(uri, size_of(json) or 0.0)
+                for _, uri, json in self._existing(request)
                 if fold_uri(uri) not in known and request.names(json.get("Name"), uri)
             }
             found = list(named.values())
             if not found:
                 doubtful = [it for it in self.suspects(request) if fold_uri(it) not in known]
         else:
-            pairs = zip(request.amounts, request.grants, strict=True)
-            found = [(one, grant) for one, grant in pairs if self._is_ours(one, request)]
+            found = [one for one in request.amounts if self._is_ours(one, request)]
         reason = ""
         if len(found) < len(grants):
             reason = f"found {len(found)} of {len(grants)} memory chunks and volumes"
-        for one, grant in found:
-            try:
-                needed = self._connections.path(request, node, grant.uri) is not None
-            except PodmError:  # its endpoints have changed
-                needed = True
-            if needed and not self._connections.of(one.uri):
-                reason = reason or f"{one.uri} is not connected"
+        reason = reason or self.loose(request, node, found)
         if doubtful:
             reason = f"{', '.join(doubtful)} may belong to the node: the owner is unknown"
-        return AmountChange(tuple(one for one, _ in found), reason, conflicts=bool(doubtful))
+        return AmountChange(tuple(found), reason, conflicts=bool(doubtful))
 
     def _connect(
         self, request: CompositionRequest, node: str, stock: Grant, one: Grant, watch: Watch

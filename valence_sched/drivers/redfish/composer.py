@@ -39,7 +39,7 @@ from valence_sched.drivers.redfish.placed import PlacedHost, PlacedNodes, ZoneMe
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
 from valence_sched.errors import ClaimLost, PodmError
-from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant, NodeState
 
 
 class BlockReservations:
@@ -193,7 +193,15 @@ class RedfishComposer:
 
     def refusal(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)
-        return way if isinstance(way, str) else self._amounts.refusal(request)
+        if isinstance(way, str):
+            return way
+        refused = self._amounts.refusal(request)
+        if refused is None and way.body is None:  # the node is known: a host
+            try:
+                self._amounts.paths(request, way.target)
+            except PodmError as error:
+                return str(error)
+        return refused
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         amounts = self._amounts.conflicts(request)
@@ -237,9 +245,10 @@ class RedfishComposer:
         return None if isinstance(way, str) or way.body is not None else way.target
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Create the amounts, then the node; if the node fails, delete the amounts.
+        """Create the amounts, then the node, then connect them; if the node fails, delete them.
 
-        ClaimLost if another client has taken a block; all writes are undone.
+        A node whose amounts are not connected is ``left``. ClaimLost if another client has taken a
+        block; all writes are undone.
         """
         created, lost = self._amounts.create(request, watch), None
         if created.problem:
@@ -256,7 +265,23 @@ class RedfishComposer:
                 raise lost
         else:
             outcome = replace(outcome, amounts=created.made)
+        if outcome.state == "composed" and outcome.node is not None:
+            outcome = self._connected(request, outcome, outcome.node, watch)
         return replace(outcome, state="unknown") if created.unknown else outcome
+
+    def _connected(
+        self, request: CompositionRequest, composed: CompositionResult, node: str, watch: Watch
+    ) -> CompositionResult:
+        """Connect the amounts of a composed node, where a fabric does so."""
+        try:
+            paths = self._amounts.paths(request, node)
+        except PodmError as error:
+            return replace(composed, state="left", reason=str(error))
+        failed = self._amounts.connect(request, paths, composed.amounts, watch)
+        if not failed.problem:
+            return composed
+        state: NodeState = "unknown" if failed.works else "left"
+        return replace(composed, state=state, reason=failed.problem)
 
     def _compose_node(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         way = choose_write(self._capabilities(request), request)
@@ -279,6 +304,8 @@ class RedfishComposer:
         try:
             found = self._amounts.find(request)
             suspects = [] if found.made or result.node else self._amounts.suspects(request)
+            node_uri = result.node
+            loose = self._amounts.loose(request, node_uri, found.made) if node_uri else ""
         except PodmError as error:
             return replace(result, state="unknown", reason=composer.unread_result(error).reason)
         if (result.node is None and found.made) or suspects:
@@ -291,6 +318,8 @@ class RedfishComposer:
             result = replace(result, reason=f"{result.node} exists, but {found.problem}")
             state = "left" if request.amounts else "unknown"
             return replace(result, state=state, amounts=found.made)
+        if result.node is not None and loose:
+            return replace(result, state="left", reason=loose, amounts=found.made)
         return replace(result, amounts=found.made)
 
     def _read_node(self, request: CompositionRequest, node: str | None) -> CompositionResult:

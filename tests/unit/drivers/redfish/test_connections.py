@@ -8,6 +8,8 @@ from tests.unit.drivers.redfish.stored import (
     CHUNKS,
     DOMAIN,
     DOMAIN_JSON,
+    NODE as COMPOSED,
+    Service,
     StoredPodm,
     link,
     links,
@@ -49,6 +51,10 @@ DOCUMENTS: dict[str, Any] = {
     "/R/Storage/1": {"Volumes": link(VOLUMES)},
     VOLUMES: {"Members": []},
 }
+
+
+def links_of(collection: dict[str, Any]) -> list[str]:
+    return [str(one["@odata.id"]) for one in collection["Members"]]
 
 
 def wanted(*grants: Grant, amounts: tuple[Grant, ...] = ()) -> CompositionRequest:
@@ -100,7 +106,7 @@ class Connected(unittest.TestCase):
         return [one["MemoryChunkInfo"][0]["MemoryChunk"]["@odata.id"] for one in found]
 
     def members(self, collection: str) -> list[str]:
-        return [one["@odata.id"] for one in self.podm.documents[collection]["Members"]]
+        return links_of(self.podm.documents[collection])
 
     def existing(self, collection: str) -> list[str]:
         return [uri for uri in self.members(collection) if self.podm.documents[uri] != 404]
@@ -213,6 +219,74 @@ class TestAttaching(Connected):
         types = [body.get("@odata.type") for body in self.podm.bodies]
         chunk, connection = "#MemoryChunks.v1_5_0.MemoryChunks", "#Connection.v1_1_0.Connection"
         self.assertEqual([None, chunk, None, connection], types)
+
+
+class TestComposing(unittest.TestCase):
+    """Nodes that are composed with an amount, which a fabric connects."""
+
+    def setUp(self) -> None:
+        self.podm = Service()
+        names = (CONNECTIONS, "/F", "/F/1", "/E/3", "/E/4", DOMAIN)
+        self.podm.documents |= {name: DOCUMENTS[name] for name in names}
+        self.podm.documents[ROOT] = {**self.podm.documents[ROOT], "Fabrics": link("/F")}
+        self.podm.documents["/F"] = {"Members": links("/F/1")}
+        self.podm.documents["/F/1/Endpoints"] = {"Members": links("/E/3", "/E/4")}
+
+    def refuse(self, *places: str, how: Any = None) -> None:
+        """Let the service answer in another way to creations in these collections."""
+        other = how or self.podm.refuse
+        self.podm.on_post = lambda uri, body: (other if uri in places else self.podm.make)(
+            uri, body
+        )
+
+    def left(self) -> list[str]:
+        """Return the existing systems, chunks and connections."""
+        every = ("/S", CHUNKS, CONNECTIONS)
+        return [uri for it in every for uri in links_of(self.podm.documents[it])
+                if uri in self.podm.documents]  # fmt: skip
+
+    def test_the_chunk_is_connected_after_the_node_is_composed(self) -> None:
+        found = self.podm.ask()
+        self.assertEqual(("composed", ""), (found.state, found.reason))
+        self.assertEqual([CHUNKS, "/S", CONNECTIONS], self.podm.sent("POST"))
+        ends = {"InitiatorEndpoints": links("/E/3"), "TargetEndpoints": links("/E/4")}
+        self.assertEqual(ends, self.podm.bodies[-1]["Links"])
+        self.assertEqual(found, self.podm.composer.read_node(COMPOSED, found.node))
+        self.podm.on_delete = lambda uri: (
+            self.podm.decompose(uri) if uri == found.node else self.podm.drop(uri)
+        )
+        self.assertEqual("absent", self.podm.remove(str(found.node), COMPOSED).state)
+        self.assertEqual([], self.left())
+
+    def test_a_node_whose_chunk_is_not_connected_is_left_and_can_be_removed(self) -> None:
+        def lie(_uri: str, _body: dict[str, Any]) -> Reply:
+            return Reply(200, {}, None)
+
+        for how, state, words in (
+            (None, "left", "is not connected: HTTP 400"),
+            (lie, "unknown", "reported success, but shows no connection"),
+        ):
+            with self.subTest(state):
+                self.setUp()
+                self.refuse(CONNECTIONS, how=how)
+                found = self.podm.ask()
+                self.assertEqual(state, found.state)
+                self.assertIn(words, found.reason)
+                again = self.podm.composer.read_node(COMPOSED)
+                self.assertEqual(("left", found.node), (again.state, again.node))
+                self.assertRegex(again.reason, "/MemoryChunks/.* is not connected$")
+                self.podm.on_delete = lambda uri, node=found.node: (  # type: ignore[misc]
+                    self.podm.decompose(uri) if uri == node else self.podm.drop(uri)
+                )
+                removed = self.podm.remove(str(found.node), COMPOSED)
+                self.assertEqual(("absent", []), (removed.state, self.left()))
+
+    def test_a_node_without_an_endpoint_in_the_fabric_is_left(self) -> None:
+        self.podm.documents["/E/3"] = endpoint("Initiator", "/B/9/Processors/1")
+        found = self.podm.ask()
+        self.assertEqual("left", found.state)
+        self.assertIn(f"found no endpoint of {found.node} that reaches /E/4", found.reason)
+        self.assertEqual([CHUNKS, "/S"], self.podm.sent("POST"))
 
 
 class TestDetaching(Connected):
