@@ -327,6 +327,29 @@ class TestOrder(NodeCase):
             self.assertEqual(["detached", "unchanged", "attached"], ends)
 
 
+class TestFabrics(NodeCase):
+    """Free hosts on several fabrics."""
+
+    def test_a_host_gets_devices_of_its_own_fabric_only(self) -> None:
+        site = json.loads(Path(SITE).read_text())
+        (podm,) = [one for one in site["podms"] if one["id"] == "gpu-east"]
+        fabrics = {"Compute-02": 1, "Compute-03": 2, "GPU-03": 1, "GPU-04": 2}
+        named = {one["uri"].rpartition("/")[2]: one for one in podm["blocks"]}
+        for name, number in fabrics.items():
+            named[name]["places"] = {"fabric": f"/redfish/v1/Fabrics/{number}"}
+        podm |= {"blocks": [named[name] for name in fabrics], "nodes": []}
+        file = self.write("two-fabrics.json", json.dumps({**site, "podms": [podm]}))
+        with served(file, fail=["fixed-hosts"]) as podms:
+            here = There({"gpu-east": podms["gpu-east"]}, f"{self.folder}/{self.id()}.sqlite")
+            here.asked("set", "gpu-east", "--hosts", "free")
+            for cards, host, tray in ((2, "Compute-02", "GPU-03"), (1, "Compute-03", "GPU-04")):
+                asked = ("schedule", "--cores", "8", "--gpu", str(cards), "-f", "json")
+                (row,) = here.asked(*asked).data
+                self.assertEqual([host, tray], [it.rpartition("/")[2] for it in row["Blocks"]])
+            here.asked("block", "set", "Compute-02", "--podm", "gpu-east", "--reserve", "x")
+            self.assertEqual(3, here.asked("schedule", "--cores", "8", "--gpu", "2").code)
+
+
 class TestAmountChange(NodeCase):
     """Amounts of pooled memory and storage that are attached and detached."""
 

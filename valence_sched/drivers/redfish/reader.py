@@ -5,11 +5,12 @@ If statements about a block contradict each other, the statement that prevents i
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.actions import find_action
 from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
 from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
@@ -139,7 +140,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
     if not found.blocks and not amounts and found.services:
         what = "found nothing to compose: no resource block, memory domain or storage pool"
         found.root.remark(what)
-    return inventory.FullPodm(
+    podm = inventory.FullPodm(
         id=id_,
         name=found.root.name,
         driver=driver,
@@ -147,6 +148,54 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
         blocks=tuple(_blocks(service, found, nodes, hosts, members, kinds)),
         stocks=amounts,
         nodes=nodes,
+    )
+    parts = frozenset[str]().union(*found.host_parts.values())
+    return podm if not parts or _composes(service, found) else split_by_fabric(podm, parts)
+
+
+def _composes(service: LinkedDocuments, found: RedfishResources) -> bool:
+    """Return whether a service composes systems, beside hosts to which it attaches blocks."""
+    holders: list[schema.Collection | schema.Zone] = [*_collections(service, found), *found.zones]
+    stated = (next(_stated_limits(service, it, it.capabilities), None) for it in holders)
+    actions = (find_action(it.json, "Compose") for it in found.services)
+    return any(it is not None for it in (*stated, *actions))
+
+
+def split_by_fabric(podm: inventory.FullPodm, parts: Collection[str]) -> inventory.FullPodm:
+    """Return a pod manager with a pool for each fabric of the hosts of a pool.
+
+    ``parts`` are the own blocks of hosts. Such a pool has the hosts of its fabric, and the other
+    blocks that are in it, or in no known fabric. Hosts of no known fabric have all blocks.
+    """
+    fabric = {block.uri: (block.places or {}).get("fabric") for block in podm.blocks}
+    ids = short_ids({uri for uri in fabric.values() if uri is not None})
+    names: dict[str, dict[str | None, str]] = {}
+    for pool in podm.pools:
+        own = {fabric[it.uri] for it in podm.blocks if it.uri in parts and pool.id in it.pools}
+        if own:
+            plain = len(own) == 1
+            names[pool.id] = {
+                of: pool.id if plain or of is None else f"{pool.id}+{ids[of]}" for of in own
+            }
+
+    def of_block(block: inventory.FullBlock) -> Iterator[str]:
+        own = fabric[block.uri]
+        for pool in block.pools:
+            if block.uri in parts:
+                yield names[pool][own]
+                continue
+            for of, name in names.get(pool, {own: pool}).items():
+                if of is None or own is None or of == own:
+                    yield name
+
+    def of_stock(pools: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for pool in pools for name in names.get(pool, {None: pool}).values())
+
+    return replace(
+        podm,
+        pools=tuple(replace(it, id=name) for it in podm.pools for name in of_stock((it.id,))),
+        blocks=tuple(replace(it, pools=tuple(of_block(it))) for it in podm.blocks),
+        stocks=tuple(replace(it, pools=of_stock(it.pools)) for it in podm.stocks),
     )
 
 
@@ -224,11 +273,8 @@ def _pools(
     joined: Counter[BlockType] = Counter()  # the largest number of blocks of each type in a node
     for node in nodes:
         joined |= count(node.blocks)
-    zones, root = {zone.uri for zone in found.zones}, found.root
-    links = [(root.systems, root.uri), (root.blocks, root.uri)]
-    links += [(of, it.uri) for it in found.services for of in (it.blocks, it.zones)]
-    stated = (holder for of, where in links for holder in service.collections(of, where))
-    limits = LimitsByZone(service, stated, joined, zones)
+    zones = {zone.uri for zone in found.zones}
+    limits = LimitsByZone(service, _collections(service, found), joined, zones)
     lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
     listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
     # If listed zones are unreadable, the pools are unknown.
@@ -248,6 +294,14 @@ def _pools(
         for uri in inside.keys() & members.keys():
             members[uri].append(id_)
     return tuple(pools), members
+
+
+def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[schema.Collection]:
+    """Yield the collections that may state capabilities."""
+    links = [(found.root.systems, found.root.uri), (found.root.blocks, found.root.uri)]
+    links += [(of, it.uri) for it in found.services for of in (it.blocks, it.zones)]
+    for of, where in links:
+        yield from service.collections(of, where)
 
 
 def _fabric_pools(
