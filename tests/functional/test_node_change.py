@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.functional.programs import PROGRAMS, SITE, Case, Done, run
 from tests.functional.test_compose import There
+from tests.unit.drivers.files.test_tree import documents_of
 from valence_sched.testing.served import served
 
 OURS, THEIRS = PROGRAMS
@@ -425,6 +426,25 @@ class TestAmountChange(NodeCase):
                 self.assertEqual(made, self.new())
                 nodes = 2 if code == 0 else 1
                 self.assertEqual(nodes, len(here.rows("node", "list")))
+
+    def test_a_volume_is_attached_to_a_node_of_a_rack_and_goes_with_the_node(self):
+        tree = {"rack": documents_of("rsd-network.json")}
+        with served(documents=tree) as podms:
+            here = There({"rack": podms["rack"]}, f"{self.folder}/{self.id()}.sqlite")
+            self.documents = podms["rack"].documents
+            done = here.asked("schedule", "--cores", "1", "--compose", "-f", "json")
+            self.node = done.data[0]["Node"]
+            volumes = "/redfish/v1/StorageServices/nvme-1/Volumes"
+            before = self.documents.member_uris(volumes)
+            for again in (False, True):
+                (row,) = self.rows(here, "attach", "--resource", "storage_gib=16")
+                self.assertEqual({row["Block"]}, {*self.documents.member_uris(volumes)} - {*before})
+                if again:
+                    self.assertEqual(0, here.asked("node", "delete", self.node).code)
+                else:
+                    name = "/".join(row["Block"].split("/")[-3:])
+                    self.rows(here, "detach", "--amount", name, "--power-cycle")
+                self.assertEqual({*before}, {*self.documents.member_uris(volumes)})
 
     def test_what_was_done_counts_whatever_the_pod_manager_answers(self):
         for fail in (

@@ -14,6 +14,7 @@ from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import schema, stocks
 from valence_sched.drivers.redfish.connections import (
     AmountConnections,
+    AmountLinks,
     ConnectionPath,
     WriteEffect,
     listed_document,
@@ -45,12 +46,14 @@ class Creation(NamedTuple):
 
 
 class AmountComposer:
-    """Memory chunks and volumes of one service."""
+    """Memory chunks and volumes of one service; ``links`` connect them to nodes."""
 
-    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+    def __init__(
+        self, session: Session, patience: Callable[[], Patience], links: AmountLinks | None = None
+    ) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
-        self._connections = AmountConnections(session, patience)
+        self._connections = links or AmountConnections(session, patience)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         for grant in request.made_grants:

@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, member_uris
@@ -80,6 +80,27 @@ class WriteEffect(NamedTuple):
     works: bool = False
 
 
+class AmountLinks(Protocol):
+    """The ways in which one service connects amounts to nodes."""
+
+    def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath | None:
+        """Return how to connect an amount of a stock to a node, None if nothing connects it.
+
+        PodmError if it cannot be connected to this node.
+        """
+
+    def connect(
+        self, request: CompositionRequest, path: ConnectionPath, amount: str, watch: Watch
+    ) -> WriteEffect:
+        """Connect a memory chunk or volume, and read it back."""
+
+    def disconnect(self, amount: str, watch: Watch) -> WriteEffect:
+        """Disconnect a memory chunk or volume wherever it is connected, and read it back."""
+
+    def of(self, amount: str) -> tuple[str, ...]:
+        """Return the documents that connect a memory chunk or volume."""
+
+
 class AmountConnections:
     """The connections of all fabrics of one service; its endpoints are read once."""
 
@@ -87,7 +108,7 @@ class AmountConnections:
         self._session, self._patience = session, patience
 
     def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath | None:
-        """Return how to connect an amount of a stock to a node, None without a fabric for it.
+        """Return the endpoints, None without a fabric for the stock.
 
         PodmError if a fabric reaches the stock, but no endpoint of the node can reach it, or the
         fabric has zones only.
@@ -129,7 +150,7 @@ class AmountConnections:
             return WriteEffect(sent.reason)
         missing = "the service reported success, but shows no connection"
         why = f"{amount} is not connected: {sent.reason or missing}"
-        return self._read_until(lambda: bool(self.of(amount)), sent, why)
+        return read_until(self._patience(), lambda: bool(self.of(amount)), sent, why)
 
     def disconnect(self, amount: str, watch: Watch) -> WriteEffect:
         """Delete each connection of a memory chunk or volume."""
@@ -140,7 +161,7 @@ class AmountConnections:
                 return WriteEffect(sent.reason)
             why = f"{uri} still exists: {sent.reason or 'the service reported its deletion'}"
             is_gone = functools.partial(self._is_gone, uri, amount)
-            if (found := self._read_until(is_gone, sent, why)).problem:
+            if (found := read_until(self._patience(), is_gone, sent, why)).problem:
                 return found
         return WriteEffect()
 
@@ -159,20 +180,6 @@ class AmountConnections:
 
     def _is_gone(self, connection: str, amount: str) -> bool:
         return connection not in self.of(amount)
-
-    def _read_until(self, is_done: Callable[[], bool], sent: SendResult, why: str) -> WriteEffect:
-        """Read until a write has its effect, once if it was refused; ``why`` is the failure."""
-        patience, late = self._patience(), 1 if sent.refused else LATE_READS
-        while True:
-            try:
-                if is_done():
-                    return WriteEffect()
-                result = WriteEffect(why, not sent.refused)
-            except PodmError as error:
-                result = WriteEffect(f"{why}; could not be read back: {error}", True)
-            late -= 1
-            if late <= 0 or not patience.pause():
-                return result
 
     @functools.cached_property
     def _fabrics(self) -> list[tuple[str | None, list[_Endpoint]]]:
@@ -213,6 +220,23 @@ class AmountConnections:
             for end in ends
             if fold_uri(end.uri) in own or _is_in(end.entity_uris("Initiator"), parts)
         ]
+
+
+def read_until(
+    patience: Patience, is_done: Callable[[], bool], sent: SendResult, why: str
+) -> WriteEffect:
+    """Read until a write has its effect, once if it was refused; ``why`` is the failure."""
+    late = 1 if sent.refused else LATE_READS
+    while True:
+        try:
+            if is_done():
+                return WriteEffect()
+            result = WriteEffect(why, not sent.refused)
+        except PodmError as error:
+            result = WriteEffect(f"{why}; could not be read back: {error}", True)
+        late -= 1
+        if late <= 0 or not patience.pause():
+            return result
 
 
 def post_member(

@@ -11,16 +11,24 @@ from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_target
-from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
+from valence_sched.drivers.composer import (
+    AmountChange,
+    Change,
+    SendResult,
+    Session,
+    Watch,
+    get_document,
+)
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
+from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.hot_plug import is_hot_removable
 from valence_sched.drivers.redfish.schema import FabricZone, ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd import schema
-from valence_sched.drivers.rsd.change import RsdNode
+from valence_sched.drivers.rsd.change import RackVolumes, RsdNode
 from valence_sched.drivers.rsd.reader import TRANSIENT_STATES, FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem
 from valence_sched.errors import InputError, PodmError
@@ -41,6 +49,9 @@ class RsdComposer:
         self._allocate: str | None = None
         self._node_blocks = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
         self._changer = BlockChanger(session, patience, self._node_blocks)
+        self._amounts = AmountComposer(
+            session, patience, RackVolumes(session, patience, self._nodes)
+        )
 
     def refusal(self, request: CompositionRequest) -> str | None:
         found = None if self._target() else "the collection of nodes has no Allocate action"
@@ -136,6 +147,22 @@ class RsdComposer:
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
         return self._changer.change(node, attach, detach, watch)
+
+    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
+        return self._amounts.refusal(request) or self._amounts.attach_refusal(request, node)
+
+    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        if refusal := self._amounts.refusal(request):  # of RSD 2.1 and 2.2
+            raise PodmError(refusal)
+        return self._amounts.attach(request, node, watch)
+
+    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+        return self._amounts.detach(request, node, watch)
+
+    def read_amounts(
+        self, request: CompositionRequest, node: str, *, new: bool = False
+    ) -> AmountChange:
+        return self._amounts.read(request, node, new=new)
 
     def is_on(self, node: str) -> bool | None:
         return actions.is_on(self._session, node)

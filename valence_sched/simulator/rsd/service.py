@@ -35,6 +35,7 @@ RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
 ATTACHES = ("AttachResource", "AttachEndpoint")
 DETACHES = ("DetachResource", "DetachEndpoint")
 RETRY_AFTER_S = 5
+_REMOTE = ("Links", "RemoteDrives")
 
 
 def _node_document(
@@ -217,7 +218,7 @@ class NodesService:
         return HttpReply(204)
 
     def change(self, uri: str, device: str, *, is_removal: bool) -> HttpReply:
-        """Attach a pooled device to an Assembled or Failed node, or detach it."""
+        """Attach a pooled device or a volume to an Assembled or Failed node, or detach it."""
         if refusal := self._refusal(uri):
             return refusal
         node, verb = self._node(uri), "Detach" if is_removal else "Attach"
@@ -227,11 +228,16 @@ class NodesService:
         host, *devices = _node_assets(node) or [""]
         chooser = choice.SystemChooser(self._documents)
         known = set(devices) & chooser.pooled if is_removal else chooser.attachable(host)
-        if device not in known:
+        linked = {uri for it in self._nodes() for uri in docs.uris_at(self._node(it), *_REMOTE)}
+        volumes = set(docs.uris_at(node, *_REMOTE))
+        if not is_removal:
+            volumes = {*_volumes(self._documents)} - linked
+        if device not in known | volumes:
             return _invalid([f"Resource: {device or 'no link'} cannot be {verb.lower()}ed"])
         if "empty-change" in self._faults:
             return HttpReply(204)
         kind = "LocalDrives" if "/Drives/" in device else "Processors"
+        kind = _REMOTE[-1] if device in volumes else kind
         links = docs.object_of(node, "Links")
         others = [it for it in docs.uris_at(node, "Links", kind) if it != device]
         now = others if is_removal else [*others, device]
@@ -240,6 +246,7 @@ class NodesService:
         disconnect(self._documents, every)
         if is_removal:
             every.remove(device)
+        if is_removal and device not in volumes:
             with changed_copy(self._documents, device) as json:
                 _erase(json)
         connect(self._documents, every, host)
@@ -384,6 +391,11 @@ def _release(documents: DocumentTree, uri: str) -> None:
         if uri in documents.member_uris(targets):
             _remove_logical_drives(documents, docs.uri_at(storage.json, "LogicalDrives"), json)
             documents.remove_member(targets, uri)
+
+
+def _volumes(documents: DocumentTree) -> Iterator[str]:
+    for storage in _storages(documents):
+        yield from documents.member_uris(docs.uri_at(storage.json, "Volumes"))
 
 
 def _storages(documents: DocumentTree) -> Iterator[StorageService]:

@@ -3,12 +3,15 @@
 
 import unittest
 
-from tests.unit.drivers.racks import BAYS, FPGAS, NETWORK, PCIE
+from tests.unit.drivers.racks import BAYS, FPGAS, GROUP, NETWORK, PCIE, POOL
 from tests.unit.drivers.redfish.stored import link, links
 from tests.unit.drivers.rsd.rack import Rack
 from tests.unit.drivers.rsd.test_composer import rack
-from valence_sched.drivers.composer import Change, Reply
+from valence_sched.drivers.composer import AmountChange, Change, Reply
 from valence_sched.errors import PodmError
+from valence_sched.model.claim import CompositionRequest, Grant
+
+VOLUMES = f"{POOL.partition('/StoragePools/')[0]}/Volumes"
 
 
 def quiet(_state: str) -> None:
@@ -80,6 +83,92 @@ class TestServedRacks(unittest.TestCase):
             for on in (True, False, True):
                 site.composer.set_power(self.node, on, quiet)
                 self.assertIs(on, site.composer.is_on(self.node))
+
+
+class TestVolumes(unittest.TestCase):
+    """Volumes of living nodes of a served rack."""
+
+    def compose(self, site):
+        self.node = site.compose(site.wanted(0, "vs-1")).node
+        self.first = self.volumes(site)
+
+    def volumes(self, site):
+        listed = set(site.podm.documents.member_uris(VOLUMES))
+        return {uri for uri in listed if uri in site.podm.documents}
+
+    def linked(self, site):
+        found = site.podm.documents.get(self.node)["Links"]["RemoteDrives"]
+        return [one["@odata.id"] for one in found]
+
+    def wanted(self, *amounts, stock=POOL):
+        grants = (Grant(stock, 10.0),)
+        return CompositionRequest(name="vs-1", grants=grants, amounts=amounts)
+
+    def attach(self, site):
+        return site.composer.attach_amounts(self.wanted(), self.node, quiet)
+
+    def test_a_volume_is_created_and_attached_and_goes_again(self):
+        with rack(name=NETWORK) as site:
+            self.compose(site)
+            self.assertIsNone(site.composer.amounts_refusal(self.wanted(), self.node))
+            found = self.attach(site)
+            (volume,) = self.volumes(site) - self.first
+            self.assertEqual(AmountChange((Grant(volume, 10.0),)), found)
+            self.assertEqual([volume], self.linked(site))
+            read = site.composer.read_amounts
+            self.assertEqual(found, read(self.wanted(), self.node, new=True))
+            of = self.wanted(*found.amounts)
+            self.assertEqual(found, read(of, self.node))
+            gone = site.composer.detach_amounts(of, self.node, quiet)
+            self.assertEqual(AmountChange(()), gone)
+            self.assertEqual(((), []), (read(of, self.node).amounts, self.linked(site)))
+            self.assertEqual(self.first, self.volumes(site))
+
+    def test_each_fault_is_judged_by_what_the_node_links(self):
+        for rule, amounts, works, reason in (
+            ("drop-reply:POST:*Attach*", 1, False, "^$"),
+            ("done-status:500:POST:*Attach*", 1, False, "^$"),
+            ("status:409:POST:*Attach*", 0, False, "is not connected: HTTP 409"),
+            ("status:507:POST:*Volumes", 0, False, "HTTP 507"),
+            ("empty-change", None, False, "is not connected: the service reported success"),
+        ):
+            with self.subTest(rule), rack(rule, name=NETWORK) as site:
+                self.compose(site)
+                found = self.attach(site)
+                made = None if found.amounts is None else len(found.amounts)
+                self.assertEqual((amounts, works), (made, found.works), found)
+                self.assertRegex(found.reason, reason)
+                if amounts == 0:
+                    self.assertEqual((self.first, []), (self.volumes(site), self.linked(site)))
+
+    def test_a_refused_detachment_keeps_the_volume_attached(self):
+        for rule in ("status:409:POST:*Detach*", "status:409:DELETE:*Volumes/*"):
+            with self.subTest(rule), rack(rule, name=NETWORK) as site:
+                self.compose(site)
+                made = self.attach(site).amounts
+                kept = site.composer.detach_amounts(self.wanted(*made), self.node, quiet)
+                self.assertEqual(made, kept.amounts)
+                self.assertIn("HTTP 409", kept.reason)
+                self.assertEqual([made[0].uri], self.linked(site))
+
+    def test_a_rack_whose_nodes_cannot_attach_volumes_is_refused_before_a_write(self):
+        with rack(name=NETWORK) as site:
+            self.compose(site)
+            before = site.podm.traffic.writes
+            with self.assertRaisesRegex(PodmError, "found neither a memory domain nor a storage"):
+                site.composer.attach_amounts(self.wanted(stock=GROUP), self.node, quiet)
+            documents = site.podm.documents
+            actions = documents.get(self.node)["Actions"]
+            kept = {name: it for name, it in actions.items() if "AttachResource" not in name}
+            for change, words in (
+                ({"Actions": kept}, f"{self.node}: found no action AttachResource"),
+                ({"ComposedNodeState": "Assembling"}, "is Assembling, expected Assembled"),
+            ):
+                documents.update(self.node, **change)
+                self.assertIn(words, site.composer.amounts_refusal(self.wanted(), self.node))
+                with self.assertRaisesRegex(PodmError, words):
+                    self.attach(site)
+            self.assertEqual(before, site.podm.traffic.writes)
 
 
 class TestStoredRacks(unittest.TestCase):
