@@ -2,12 +2,10 @@
 """Repeats functional tests with commands sent through a service: the answers are the same."""
 
 import importlib
-import os
 import unittest
-import zlib
 from typing import Any
 
-from tests.functional.through import ThroughService
+from tests.functional.through import ThroughService, is_chosen
 
 #: Modules whose commands a service can answer; readings of live pod managers are excluded.
 MODULES = (
@@ -46,16 +44,9 @@ def _again(name: str) -> dict[str, type[unittest.TestCase]]:
             title = f"{case.__name__}Of{name.title().replace('_', '')}"
             words: dict[str, Any] = {"__module__": __name__, "__doc__": case.__doc__}
             words |= {name: None for name in HERE_ONLY if hasattr(case, name)}
-            words |= {name: None for name in dir(case) if not _is_chosen(title, name)}
+            words |= {name: None for name in dir(case) if not is_chosen(title, name)}
             cases[title] = type(title, (ThroughService, case), words)
     return cases
-
-
-def _is_chosen(title: str, name: str) -> bool:
-    """Return whether to keep a name: all in a soak test, else one test in ten."""
-    if not name.startswith("test") or os.environ.get("VALENCE_SCHED_SOAK"):
-        return True
-    return zlib.crc32(f"{title}.{name}".encode()) % 10 == 0
 
 
 def _has_tests(case: type) -> bool:

@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import tempfile
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.seam.contract import (
@@ -32,11 +32,28 @@ from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import ROUTES, RemoteScheduler
 from valence_sched.service.settings import Limits, ServiceSettings
 from valence_sched.store.store import Store
-from valence_sched.testing.served import served
+from valence_sched.testing.served import ServedPodm, served
 from valence_sched.zones.children import ZoneRegistry
 
 VERB_NAMES = {name for name in dir(Scheduler) if not name.startswith("_")}
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
+
+
+class Place:
+    """A state and its readings in a folder, and no configuration."""
+
+    def __init__(self, folder: str) -> None:
+        self.state = f"sqlite:///{folder}/state.sqlite"
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        self.app = App(environ=dict.fromkeys(homes, folder))
+
+    def engine(self, *sources: str) -> Engine:
+        return self.app.engine(Selection(sources=sources, live=ReadOptions(state=self.state)))
+
+    def register(self, podms: Iterable[ServedPodm]) -> None:
+        with Store(self.state) as store:
+            for podm in podms:
+                store.register(Registration(name=podm.id, url=podm.url))
 
 
 class EngineFactory:
@@ -45,16 +62,12 @@ class EngineFactory:
     sources: tuple[str, ...] = ()
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.state = f"sqlite:///{folder.name}/state.sqlite"
-        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-        self.app = App(environ=dict.fromkeys(homes, folder.name))
+        self.place = Place(self.enterContext(tempfile.TemporaryDirectory()))
+        self.state = self.place.state
         super().setUp()
 
     def new_scheduler(self) -> Engine:
-        live = ReadOptions(state=self.state)
-        return self.app.engine(Selection(sources=self.sources, live=live))
+        return self.place.engine(*self.sources)
 
 
 class TestVerbs(unittest.TestCase):
@@ -116,42 +129,43 @@ class TestRecorded(EngineFactory, RegisteringContract, SchedulerContract, unitte
         self.assertFalse(Path(self.state.removeprefix("sqlite:///")).exists())
 
 
-class TestServed(
-    EngineFactory,
-    ChangingContract,
-    ComposingContract,
-    ClaimingContract,
-    RegisteringContract,
-    SchedulerContract,
-    unittest.TestCase,
-):
+class TestServed(SchedulerContract, unittest.TestCase):
     """On a state with served pod managers."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = Place(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.place.register(cls.enterClassContext(served(EXAMPLE)).values())
+
+    def new_scheduler(self) -> Engine:
+        return self.place.engine()
+
+
+class TestServedChanges(
+    EngineFactory, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    unittest.TestCase,
+):  # fmt: skip
+    """On a state with served pod managers, which the tests change."""
+
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        podms = stack.enter_context(served(EXAMPLE))
+        podms = changing_podms(self.enterContext(contextlib.ExitStack()))
         super().setUp()
-        with Store(self.state) as store:
-            for name, podm in podms.items():
-                store.register(Registration(name=name, url=podm.url))
+        self.place.register(podms)
 
 
 class RemoteFactory(EngineFactory):
     """A service with its own state and without configuration."""
 
-    def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.stack, self.url = stack, None
-        super().setUp()
+    url: str | None = None
 
     def new_scheduler(self) -> RemoteScheduler:
         if self.url is None:
             settings = ServiceSettings(
                 state=self.state, inventories=self.sources, limits=Limits(nodes=10_000)
             )
-            self.url = self.stack.enter_context(serving(settings, self.app.config.environ))
+            environ = self.place.app.config.environ
+            self.url = self.enterContext(serving(settings, environ))
         return RemoteScheduler(ServiceConnection(self.url), sleep=lambda _s: None)
 
 
@@ -178,30 +192,39 @@ class TestRecordedRemote(RemoteFactory, RegisteringContract, SchedulerContract, 
                     )
 
 
-def start_service(stack: contextlib.ExitStack) -> str:
+def all_podms(stack: contextlib.ExitStack) -> list[ServedPodm]:
+    """Serve the pod managers of the example."""
+    return [*stack.enter_context(served(EXAMPLE)).values()]
+
+
+def changing_podms(stack: contextlib.ExitStack) -> list[ServedPodm]:
+    """Serve those that the contracts of changes use: the others would only be read each time."""
+    podms = stack.enter_context(served(EXAMPLE))
+    return [podms[name] for name in ("mem-1", "general-1", "gpu-west", "gpu-east")]
+
+
+def start_service(stack: contextlib.ExitStack, podms: Sequence[ServedPodm]) -> str:
     """Start a service with its own state, which reads served pod managers."""
-    podms = list(stack.enter_context(served(EXAMPLE)).values())
     return ZoneServices(stack).start("one", served=podms, zones={"enable_zone_routing": False})
 
 
-def start_tree(stack: contextlib.ExitStack) -> str:
+def start_tree(stack: contextlib.ExitStack, podms: Sequence[ServedPodm]) -> str:
     """Start a zone with some of the pod managers, over a zone with the others.
 
     The only pooled memory is in the zone below.
     """
     services = ZoneServices(stack)
-    podms = stack.enter_context(served(EXAMPLE))
-    below = [*[*podms][::2], "mem-1"]
-    east = services.start("east", served=[podms[name] for name in below])
+    below = [podm for podm in podms if podm in podms[::2] or podm.id == "mem-1"]
+    east = services.start("east", served=below)
     scheduler(east).podms()  # the first reading causes a second one
-    own = [podm for name, podm in podms.items() if name not in below]
+    own = [podm for podm in podms if podm not in below]
     return services.start("top", served=own, children={"east": east})
 
 
 class RemoteCase:
     """A scheduler of the service that ``start`` starts; a mixin of a contract."""
 
-    start: Callable[[contextlib.ExitStack], str]
+    start: Callable[[contextlib.ExitStack, Sequence[ServedPodm]], str]
     url: str
 
     def new_scheduler(self) -> RemoteScheduler:
@@ -216,28 +239,21 @@ class SharedService(RemoteCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.url = cls.start(cls.enterClassContext(contextlib.ExitStack()))
+        stack = cls.enterClassContext(contextlib.ExitStack())
+        cls.url = cls.start(stack, all_podms(stack))
 
 
 class OwnService(RemoteCase):
     """A service for each test."""
 
     def setUp(self):
-        self.url = self.start(self.enterContext(contextlib.ExitStack()))
+        stack = self.enterContext(contextlib.ExitStack())
+        self.url = self.start(stack, changing_podms(stack))
         super().setUp()
 
 
 class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
     """On a state with served pod managers."""
-
-    start = staticmethod(start_service)
-
-
-class TestServedRemoteChanges(
-    OwnService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
-    unittest.TestCase,
-):  # fmt: skip
-    """On a state with served pod managers, which the tests change."""
 
     start = staticmethod(start_service)
 
