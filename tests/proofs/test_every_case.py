@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault, habit, flavor and damaged column, or every third without ``VALENCE_SCHED_SOAK``.
+"""Every fault, habit, flavor and damaged column, or every sixth without ``VALENCE_SCHED_SOAK``.
 
 The unit tests of the same rooms take about every tenth.
 """
@@ -17,7 +17,7 @@ from tests.unit.lifecycle import (
 from tests.unit.store import test_undecodable
 from tests.unit.store.engines import on_each_engine
 
-STEP = 1 if os.environ.get("VALENCE_SCHED_SOAK") else 3
+STEP = 1 if os.environ.get("VALENCE_SCHED_SOAK") else 6
 
 
 def only(word: str) -> Callable[[type], type]:
