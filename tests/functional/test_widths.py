@@ -61,7 +61,7 @@ RECORDED = (
     "podm schedule --flavor gpu-large --report {folder}/report.json",
     "podm inventory convert --output {folder}/a.json",
     "podm inventory edit --fail GPU-02@gpu-east --clone mem-1x2 --output {folder}/b.json",
-    "scheduler policy tune --workload examples/workload.csv --samples 2",
+    "scheduler policy tune --workload examples/workload.csv --samples 2 --jobs 1",
     "scheduler check examples/check.yaml", f"scheduler check {DOC}/check-not-met.yaml",
     "scheduler whatif drain gpu-west", "scheduler whatif fail gpu-east",
     "scheduler whatif fail --survive 1",
@@ -327,7 +327,9 @@ NEEDED = {
     "scheduler_whatif_rebalance": ("--flavor", "gpu-large"),
     "scheduler_whatif_run": ("--workload", "examples/workload.csv"),
     "scheduler_whatif_sweep": ("--workload", "examples/workload.csv", "--jobs", "1"),
-    "scheduler_policy_tune": ("--workload", "examples/workload.csv", "--samples", "2"),
+    "scheduler_policy_tune": (
+        "--workload", "examples/workload.csv", "--samples", "2", "--jobs", "1"
+    ),
 }  # fmt: skip
 FORMATS = {"list": ("table", "json", "yaml", "csv", "value", "markdown"),
            "show": ("table", "json", "yaml", "shell", "value", "markdown")}  # fmt: skip

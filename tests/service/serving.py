@@ -42,17 +42,18 @@ def serving(settings: ServiceSettings, environ: Mapping[str, str], port: int = 0
         process.stop(10)
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0, pause_s: float = 0.02) -> Any:
     """Wait until a condition is true; return its value."""
     until = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > until:
             raise AssertionError("timed out")
-        time.sleep(0.02)
+        time.sleep(pause_s)
     return found
 
 
 def await_reading(process: ServiceProcess, timeout_s: float = 60.0) -> None:
     """Wait until each registered pod manager was read, or a reading failed."""
     if process.reader is not None:
-        wait_for(lambda: process.parts.health().status != "starting", timeout_s)
+        # to ask for the health costs as much as to read a pod manager
+        wait_for(lambda: process.parts.health().status != "starting", timeout_s, pause_s=0.1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQLAlchemy's dialects of the stores, whose engines share their compiled statements.
 
-SQLAlchemy compiles each statement once per engine. Tests open a store each, and would compile
-the same statements in each.
+SQLAlchemy compiles each statement once per engine, and the tables each time. Tests open a store
+each, and would compile the same statements in each.
 """
 
 from typing import Any
@@ -12,6 +12,8 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+from valence_sched.store.tables import METADATA
 
 COMPILED: dict[Any, Any] = {}  # by dialect and statement
 
@@ -32,6 +34,17 @@ class Sharing:
 
 class SharingSqlite(Sharing, SQLiteDialect_pysqlite):
     supports_statement_cache = True
+
+    def ddl_compiler(self, dialect: sa.Dialect, ddl: Any, **options: Any) -> Any:
+        """Return the compiled statement, kept if it creates a table or an index of a store."""
+        element = getattr(ddl, "element", None)
+        compiled = SQLiteDialect_pysqlite.ddl_compiler
+        if getattr(getattr(element, "table", element), "metadata", None) is not METADATA:
+            return compiled(dialect, ddl, **options)
+        key = (type(ddl), element, *options)
+        if key not in COMPILED:
+            COMPILED[key] = compiled(dialect, ddl, **options)
+        return COMPILED[key]
 
 
 class SharingPostgresql(Sharing, PGDialect_psycopg):
