@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -34,16 +34,17 @@ FULL = "/dev/full"
 PODM = "gpu-east"
 ZONE = ZoneRegistration(name="east", url="http://127.0.0.1:9")
 GROUP = "openstack.podm.v1"
+MEMORY = ("--resource", "cxl_memory_mib=65536")
 
 
 class Here:
     """A served pod manager and its registration, for one run of one command."""
 
-    def __init__(self, podm: ServedPodm, folder: Path, number: int) -> None:
-        self.podm, self.folder = podm, folder / str(number)
+    def __init__(self, podms: Mapping[str, ServedPodm], folder: Path, number: int) -> None:
+        self.podms, self.podm, self.folder = podms, podms[PODM], folder / str(number)
         self.folder.mkdir()
         self.state = Path(empty_file(self.folder).removeprefix("sqlite:///"))
-        self.register(Registration(name=PODM, url=podm.url, zone="z"))
+        self.register(Registration(name=PODM, url=self.podm.url, zone="z"))
         self.app = App(environ={"XDG_CONFIG_HOME": str(folder)})
         self.request = request({"processor": {"total_cores": 8}})
 
@@ -78,6 +79,13 @@ class Here:
     def accelerated(self) -> str:
         """Compose a node with a GPU and return its id."""
         wanted = {"processor": {"total_cores": 8}, "accelerators": [{"kind": "GPU"}]}
+        (node,) = self.engine.compose(request(wanted)).nodes
+        return node.id
+
+    def pooled(self) -> str:
+        """Compose a node with pooled memory on another pod manager, and return its id."""
+        self.register(Registration(name="mem-1", url=self.podms["mem-1"].url))
+        wanted = {"processor": {"total_cores": 32}, "resources": {"cxl_memory_mib": 65536}}
         (node,) = self.engine.compose(request(wanted)).nodes
         return node.id
 
@@ -226,12 +234,15 @@ ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "podm_node_attach": (
         Row(_with(Here.accelerated, "node", "attach", "NAME", "--gpu", "1")),
+        Row(_with(Here.pooled, "node", "attach", "NAME", *MEMORY)),
     ),
     "podm_node_detach": (
         Row(_with(Here.accelerated, "node", "detach", "NAME", "--gpu", "1", "--force")),
+        Row(_with(Here.pooled, "node", "detach", "NAME", *MEMORY, "--force")),
     ),
     "podm_node_resize": (
         Row(_with(Here.accelerated, "node", "resize", "NAME", "--flavor", "small", "--force")),
+        Row(_with(Here.pooled, "node", "resize", "NAME", "--flavor", "memory-large", "--force")),
     ),
     "podm_node_set": (
         Row(_with(Here.composed, "node", "set", "NAME", "--shrinkable"), prints=False),
@@ -322,7 +333,7 @@ class Effects(Case):
     def here(self, *fail: str, source: str = SITE) -> Iterator[Here]:
         Effects.count += 1
         with served(source, fail=fail) as podms, controller() as hook:
-            here = Here(podms[PODM], self.folder, Effects.count)
+            here = Here(podms, self.folder, Effects.count)
             here.hook = hook.url
             yield here
 

@@ -117,6 +117,14 @@ LIVE = (
     "podm apply {folder}/held.json --claim", "podm claim release {held}",
     "podm claim reap --dry-run", "podm claim reap",
     "podm claim list --all", "podm node delete {node}",
+    "podm schedule --cores 32 --resource cxl_memory_mib=65536 --compose",
+    "podm node attach {pooled} --resource cxl_memory_mib=131072 --dry-run=server",
+    "podm node attach {pooled} --resource cxl_memory_mib=131072", "podm node show {pooled}",
+    "podm node attach {pooled} --resource cxl_memory_mib=99TB",
+    "podm node detach {pooled} --resource cxl_memory_mib=65536 --dry-run",
+    "podm node resize {pooled} --flavor memory-large --dry-run",
+    "podm node detach {pooled} --idle --power-cycle", "podm node history {pooled}",
+    "podm node delete {pooled}",
     f"podm stats set rack-9 {DOC}/stats-rack.json", "podm stats show rack-9", "podm list",
     "podm stats unset rack-9", "podm capture gpu-east --output {folder}/capture.json",
     "scheduler quota set team-a --resource nodes=20 --resource accelerators:a100=8",
@@ -159,13 +167,14 @@ class Screens:
     def _run_screen(self, words: str) -> None:
         """Run a command with the first claim and node that exist."""
         for name, listing, place in (
-            ("id", "claim", 0),
-            ("held", "claim", -1),
-            ("node", "node", 0),
+            ("id", "claim list", 0),
+            ("held", "claim list", -1),
+            ("node", "node list", 0),
+            ("pooled", "node list --podm mem-1", 0),
         ):
             if f"{{{name}}}" in words:
-                rows = self._run_words(f"podm {listing} list -f json").data
-                self._names[name] = rows[place]["Node" if name == "node" else "ID"]
+                rows = self._run_words(f"podm {listing} -f json").data
+                self._names[name] = rows[place]["Node" if "node" in listing else "ID"]
         more = self._more if has_formats(words) else ()
         done = self._run_words(" ".join((words.format(**self._names), *more)))
         number = sum(1 for known in self.screens if known.partition(" #")[0] == words)
