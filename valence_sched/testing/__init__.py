@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test helpers for plug-ins: small views and requests, and the contract of plug-ins."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -65,8 +66,7 @@ def _scenes() -> list[contract.Scene]:
         replace(one, needs=tuple(replace(need, unknown="allow") for need in one.needs))
         for one in requests
     ]
-    return [
-        (view(*(contract.PODMS[number] for number in numbers)), request_)
-        for numbers in contract.PODM_SETS
-        for request_ in requests
+    views = [
+        view(*(contract.PODMS[number] for number in numbers)) for numbers in contract.PODM_SETS
     ]
+    return [*itertools.product(views, requests)]
