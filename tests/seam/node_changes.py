@@ -136,6 +136,8 @@ class ChangingContract(Contract):
         self.assertFalse(planned.done)
         self.assertEqual({*node.blocks}, self.blocks(node))
         (block,) = uris(planned.attached)
+        both = self.change(node, attach=GPU, attach_blocks=(block,), dry_run=True)
+        self.assertEqual(2, len({*uris(both.attached)}))
         self.change(node, attach_blocks=(block,))
         self.assertEqual({*node.blocks, block}, self.blocks(node))
         unchanged = self.change(node, attach_blocks=(block,))

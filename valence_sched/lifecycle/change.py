@@ -173,18 +173,20 @@ class NodeChanger:
         present = [name for name in change.detach_blocks if not _is_gone(name, node, change)]
         detach, amounts = planner.own_named(present), planner.amounts_named(change.detach_amounts)
         if change.detach is not None:
-            leaving = planner.detach(self._compiled(change.detach, node, change))
+            named = (*detach, *(one.uri for one in amounts))
+            leaving = planner.detach(self._compiled(change.detach, node, change), named)
             detach, amounts = detach + leaving.detach, amounts + leaving.amounts
         chosen = ChosenParts()
-        if change.attach is not None:
-            chosen = planner.attach(self._compiled(change.attach, node, change), detach)
         named = planner.free_named(change.attach_blocks, _tolerations(node, change))
+        if change.attach is not None:
+            request = self._compiled(change.attach, node, change)
+            chosen = planner.attach(request, detach, named)
         attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
         return chosen._replace(
             attach=attach,
-            detach=tuple(dict.fromkeys(detach)),
+            detach=detach,
             grants=chosen.grants + planner.grants_named(change.attach_amounts),
-            amounts=tuple(dict.fromkeys(amounts)),
+            amounts=amounts,
         ), record
 
     def _compiled(

@@ -85,11 +85,15 @@ class NodeAmounts:
             kept.update(one.uri for one in (every if some is None else some))
         return tuple(one for one in self.own if one.uri not in kept)
 
-    def leaving(self, needs: Iterable[Need]) -> tuple[Grant, ...]:
-        """Return amounts of the node that together have these amounts; RequestError if too few."""
+    def leaving(self, needs: Iterable[Need], besides: Collection[str] = ()) -> tuple[Grant, ...]:
+        """Return amounts of the node, other than those ``besides``, that together have these ones.
+
+        RequestError if there are too few.
+        """
         found: list[Grant] = []
+        rest = [one for one in self.own if one.uri not in besides]
         for need in needs:
-            left = [it for it in self.own if it.resource == need.resource and it not in found]
+            left = [it for it in rest if it.resource == need.resource and it not in found]
             some = smallest_amounts(left, need.total_amount())
             if some is None:
                 has = sum(it.amount for it in left)

@@ -90,28 +90,38 @@ class ChangePlanner:
             for uri, block in found
         )
 
-    def attach(self, request: Request, leaving: Collection[str] = ()) -> ChosenParts:
+    def attach(
+        self, request: Request, leaving: Collection[str] = (), coming: Collection[str] = ()
+    ) -> ChosenParts:
         """Choose free blocks with these devices, and stocks with these amounts, for the node.
 
-        Its blocks that are ``leaving`` make room.
+        Its blocks that are ``leaving`` make room. Blocks that are ``coming`` are not chosen, and
+        take room.
         """
         request = _for_one(self.amounts.missing(request, own=False))
-        decision = self._decide(self._with(self._free(), leaving), request)
+        free = (block for block in self._free() if block.uri not in coming)
+        decision = self._decide(self._with(free, leaving, coming), request)
         if not decision.report.placements:
             return ChosenParts(decision=self._with_distant(decision, request, ()))
         return ChosenParts(_blocks_of(decision), decision=decision, grants=grants_in(decision))
 
-    def detach(self, request: Request) -> ChosenParts:
-        """Choose blocks and amounts of the node; RequestError if it has too few."""
+    def detach(self, request: Request, leaving: Collection[str] = ()) -> ChosenParts:
+        """Choose blocks and amounts of the node besides those that are ``leaving``.
+
+        RequestError if it has too few.
+        """
         request = _for_one(self.amounts.missing(request, own=False))
         devices = tuple(need for need in request.needs if need.kind != "stock")
-        amounts = self.amounts.leaving(need for need in request.needs if need.kind == "stock")
+        stocks = (need for need in request.needs if need.kind == "stock")
+        amounts = self.amounts.leaving(stocks, leaving)
         chosen: tuple[str, ...] = ()
         if devices:
-            decision = self._decide(self._alone(self._movable), replace(request, needs=devices))
+            rest = [block for block in self._movable if block.uri not in leaving]
+            decision = self._decide(self._alone(rest), replace(request, needs=devices))
             if not (chosen := _blocks_of(decision)):
-                where = "expected them among the blocks that can be detached"
-                raise RequestError(f"node {self._node.id} lacks these devices: {where}")
+                names = ", ".join(block.uri.rpartition("/")[2] for block in rest) or "nothing"
+                found = f"lacks these devices (can be detached: {names})"
+                raise RequestError(f"node {self._node.id} {found}")
         return ChosenParts(detach=chosen, amounts=amounts)
 
     def without_idle(self) -> ChosenParts:
@@ -290,10 +300,16 @@ class ChangePlanner:
             replace(stock, pools=pools) for stock, pools in zip(every, near, strict=True) if pools
         )
 
-    def _with(self, blocks: Iterable[FullBlock], leaving: Collection[str] = ()) -> FullPodm:
+    def _with(
+        self,
+        blocks: Iterable[FullBlock],
+        leaving: Collection[str] = (),
+        coming: Collection[str] = (),
+    ) -> FullPodm:
         """Return the pod manager with only these blocks; those of the node are free.
 
-        Its other blocks count for the limits, without those that are ``leaving``.
+        Its other blocks and those that are ``coming`` count for the limits, without those that are
+        ``leaving``.
         """
         own, pools = set(self._node.blocks), tuple(sorted(self._reach))
         found = tuple(
@@ -304,15 +320,15 @@ class ChangePlanner:
         )
         limited = {block.uri for block in found if block.uri in own}.union(leaving)
         here = [pool for pool in self._podm.pools if pool.id in self._reach]
-        rest = tuple(replace(pool, limits=self._limits(pool, limited)) for pool in here)
+        kept = [it for it in dict.fromkeys((*self._node.blocks, *coming)) if it not in limited]
+        rest = tuple(replace(pool, limits=self._limits(pool, kept)) for pool in here)
         return replace(self._podm, blocks=found, pools=rest, stocks=self._stocks(), nodes=())
 
-    def _limits(self, pool: Pool, counted: Collection[str]) -> dict[str, Limit]:
-        """Return how many more blocks of each type the node may have besides the ``counted``."""
-        kept = [self._blocks[uri] for uri in self._node.blocks if uri in self._blocks]
-        kept = [block for block in kept if block.uri not in counted]
+    def _limits(self, pool: Pool, kept: Iterable[str]) -> dict[str, Limit]:
+        """Return how many more blocks of each type the node may have besides the ``kept`` ones."""
+        types = [self._blocks[uri].type for uri in kept if uri in self._blocks]
         return {
-            kind: Limit(0, max(0, limit.max - sum(kind in block.type for block in kept)))
+            kind: Limit(0, max(0, limit.max - sum(kind in one for one in types)))
             for kind, limit in pool.limits.items()
             if limit.max is not None
         }

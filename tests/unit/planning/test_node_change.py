@@ -82,6 +82,13 @@ class TestAttaching(unittest.TestCase):
         self.assertEqual(2, len(plan.attach(gpus(2)).attach))
         self.assertFalse(plan.attach(gpus(3)).fits)
 
+    def test_a_coming_block_is_not_chosen_again_and_takes_room(self):
+        blocks = [{**HOST, "pools": ["a"]}, *(gpu(str(n), pools=["a"]) for n in range(1, 4))]
+        for most, others in ((2, ["2"]), (1, [])):
+            plan = planner(blocks, ["host-1"], "a", limits={"Processor": {"max": most}})
+            with self.subTest(most):
+                self.assertEqual(others, tails(plan.attach(gpus(1), coming=["/B/1"]).attach))
+
     def test_a_named_block_is_free_within_reach_and_of_this_pod_manager(self):
         other = {**HOST, "uri": "/B/host-2", "pools": ["a"]}
         blocks = [{**HOST, "pools": ["a"]}, other, gpu("1", pools=["a"]), gpu("2", pools=["b"]),
@@ -146,8 +153,14 @@ class TestDetaching(unittest.TestCase):
     def test_devices_are_chosen_among_those_of_the_node(self):
         self.assertEqual(["2"], tails(self.plan.detach(gpus(1, "H100")).detach))
         self.assertEqual(["1", "2"], tails(self.plan.detach(gpus(2)).detach))
-        with self.assertRaisesRegex(RequestError, "node n lacks these devices"):
+        lacking = r"node n lacks these devices \(can be detached: 1, 2\)"
+        with self.assertRaisesRegex(RequestError, lacking):
             self.plan.detach(gpus(3))
+
+    def test_a_leaving_block_is_not_chosen_again(self):
+        self.assertEqual(["2"], tails(self.plan.detach(gpus(1), ["/B/1"]).detach))
+        with self.assertRaisesRegex(RequestError, r"\(can be detached: 2\)"):
+            self.plan.detach(gpus(2), ["/B/1"])
 
     def test_what_the_request_of_the_node_does_not_need_is_idle(self):
         self.assertEqual(["1"], tails(self.plan.without_idle().detach))
