@@ -51,7 +51,7 @@ class Import(NamedTuple):
     @property
     def target(self) -> Module | None:
         """Return the imported module of this project, None for another project."""
-        modules = {module.name: module for module in every_module()}
+        modules = _by_name()
         return modules.get(self.name) or modules.get(self.name.rpartition(".")[0])
 
     def __str__(self) -> str:
@@ -68,6 +68,11 @@ def every_module() -> tuple[Module, ...]:
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
     )
+
+
+@functools.cache
+def _by_name() -> dict[str, Module]:
+    return {module.name: module for module in every_module()}
 
 
 @functools.cache

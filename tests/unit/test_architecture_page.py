@@ -97,11 +97,12 @@ class TestPages(unittest.TestCase):
 class TestExtension(unittest.TestCase):
     """The tables and names that are read from the source."""
 
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         path = Path(DOC, "_ext", "source.py")
         spec = importlib.util.spec_from_file_location("source", path)
-        self.extension = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.extension)
+        cls.extension = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.extension)
 
     def test_each_module_is_a_row_with_what_it_says_it_is(self):
         rows = self.extension.table(list(self.extension.modules()))

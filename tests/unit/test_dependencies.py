@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dependencies: each one is used, and the page Install states its purpose."""
 
-import ast
 import configparser
 import re
 import sys
 import unittest
 from importlib import metadata
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.unit.structure import ROOT, every_import
+
 PAGE = (ROOT / "doc" / "source" / "howto" / "install.rst").read_text(encoding="utf-8")
 #: The extras of developers, whose packages a user does not need.
 OF_DEVELOPERS = {"audit", "benchmark", "browser", "dist", "docs", "lint", "mutants", "test"}
@@ -28,15 +27,7 @@ def config():
 
 def imported():
     """Return the names of all modules that the packages import, without those of submodules."""
-    found = set()
-    for room in ("valence_sched", "valence_sched_cli"):
-        for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add(node.module.partition(".")[0])
-    return found - sys.stdlib_module_names
+    return {one.library for one in every_import()} - sys.stdlib_module_names
 
 
 class TestDependencies(unittest.TestCase):

@@ -5,18 +5,14 @@ import ast
 import re
 import unittest
 from collections.abc import Iterator
-from pathlib import Path
 
+from tests.unit.structure import Module, every_module
 from valence_sched.model.decision import Sensitivity, Shortfall
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_count
 from valence_sched.words.decision import sensitivity_line, shortfall_phrase
 from valence_sched.words.phrases import need_phrase
 
-ROOT = Path(__file__).parents[2]
-CODE = [
-    path for room in ("valence_sched", "valence_sched_cli") for path in (ROOT / room).rglob("*.py")
-]
 PLURAL = re.compile(r" \w+s\b")
 
 
@@ -46,17 +42,17 @@ class TestPlurals(unittest.TestCase):
 
     def test_no_text_counts_in_its_own_way(self):
         """A length before a plural is wrong for one; so is a plural in parentheses."""
-        self.assertEqual([], [place for path in CODE for place in _own_ways(path)])
+        self.assertEqual([], [place for one in every_module() for place in _own_ways(one)])
 
 
-def _own_ways(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def _own_ways(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and re.search(r"\w\(s\)", str(node.value)):
-            yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
+            yield f"{module.at(node.lineno)}: {node.value!r}"
         if not isinstance(node, ast.JoinedStr):
             continue
         for value, text in zip(node.values, node.values[1:], strict=False):
             if isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant):
                 source = ast.unparse(value.value)
                 if source.startswith("len(") and PLURAL.match(str(text.value)):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}: {source}{text.value}"
+                    yield f"{module.at(node.lineno)}: {source}{text.value}"
