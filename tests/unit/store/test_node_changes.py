@@ -4,6 +4,7 @@
 import threading
 
 import msgspec
+import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.unit.store.engines import on_each_engine
@@ -12,6 +13,7 @@ from tests.unit.store.test_claims import usage
 from valence_sched.errors import ClaimLost, ClaimState, UnknownName
 from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import Node
+from valence_sched.store import tables
 from valence_sched.store.node_changes import ChangeRecord
 
 TTL_S = 60.0
@@ -114,6 +116,77 @@ class TestNodeChanges:
         self.one.quotas.change("o", {"claims": 1, "nodes": 1})
         self.changes.start_attaching(self.node, self.held("c1"), TTL_S)
         self.assertEqual({"claims": 1, "nodes": 1}, self.charged())
+
+    def make_room(self, *blocks):
+        """Attach blocks, and detach them to make room for others."""
+        self.changes.start_attaching(self.node, self.held(*blocks, cores=8), TTL_S)
+        self.changes.finish(self.node, ChangeRecord())
+        self.changes.start_detaching(self.node, blocks, TTL_S, undo_claim="undo")
+        return self.changes.finish(self.node, ChangeRecord())
+
+    def test_blocks_that_make_room_are_held_until_the_change_ends(self):
+        node = self.make_room("c1")
+        self.assertEqual((("c0",), "undo", "DETACHING"), (node.blocks, node.undo_claim, node.state))
+        undo = self.one.claims.show("undo")
+        self.assertEqual(
+            ("DETACHING", "o", self.node), (undo.state, undo.owner, undo.parts[0].node)
+        )
+        self.assertIn("c1", usage(self.one).blocks)
+        with self.assertRaisesRegex(ClaimLost, "is held by claim undo"):
+            self.held("c1")
+        with self.assertRaisesRegex(ClaimState, "its node may exist: reap the claim"):
+            self.one.claims.release("undo")
+        self.changes.start_attaching(self.node, self.held("c2"), TTL_S)
+        self.assertEqual("undo", self.show().undo_claim)  # until the others are attached
+        node = self.changes.finish(self.node, ChangeRecord())
+        self.assertEqual((("c0", "c2"), None), (node.blocks, node.undo_claim))
+        self.changes.end_undo("undo", "the node has c2")
+        self.changes.end_undo("undo", "again")
+        self.assertEqual("RELEASED", self.one.claims.show("undo").state)
+        self.held("c1")
+
+    def test_blocks_that_made_room_are_attached_again_by_their_claim(self):
+        self.make_room("c1", "c2")
+        charged = self.charged()
+        self.changes.start_attaching(self.node, self.held("c3"), TTL_S)
+        self.changes.cancel(self.node, "no slot")
+        self.assertEqual("undo", self.show().undo_claim)
+        self.changes.start_attaching(self.node, "undo", TTL_S)
+        node = self.changes.finish(self.node, ChangeRecord())
+        self.assertEqual((("c0", "c1", "c2"), None), (node.blocks, node.undo_claim))
+        self.assertEqual("RELEASED", self.one.claims.show("undo").state)
+        self.assertEqual(charged, self.charged())
+        other = self.compose("c3")
+        self.make_room_of_another(other)
+
+    def make_room_of_another(self, other):
+        """Check that the undo claim of a node is attached to no other node."""
+        self.changes.start_detaching(self.node, ["c1"], TTL_S, undo_claim="second")
+        self.changes.finish(self.node, ChangeRecord())
+        with self.assertRaisesRegex(ClaimState, "only held blocks can be attached"):
+            self.changes.start_attaching(other, "second", TTL_S)
+
+    def test_a_detachment_that_is_cancelled_leaves_no_undo_claim(self):
+        self.changes.start_attaching(self.node, self.held("c1"), TTL_S)
+        self.changes.finish(self.node, ChangeRecord())
+        self.changes.start_detaching(self.node, ["c1"], TTL_S, undo_claim="undo")
+        node = self.changes.cancel(self.node, "no")
+        self.assertEqual((None, "COMPOSED"), (node.undo_claim, node.state))
+        with self.assertRaises(UnknownName):
+            self.one.claims.show("undo")
+
+    def test_an_undo_claim_does_not_expire_by_itself_and_outlives_no_node(self):
+        self.make_room("c1")
+        of = tables.claims.c
+        with self.one._database.writer.begin() as connection:
+            past = sa.update(tables.claims).where(of.id == "undo").values(expires_at=1.0)
+            connection.execute(past)
+        self.one.claims.expire()
+        self.assertIn("c1", usage(self.one).blocks)
+        self.assertEqual(["undo"], [one.id for one in self.one.claims.list_stuck()])
+        self.one.nodes.forget(self.node)
+        self.changes.end_undo("undo", "its node is gone")
+        self.assertEqual({}, usage(self.one).blocks)
 
     def test_a_reading_settles_the_claim_once_it_shows_the_attached_blocks(self):
         self.changes.start_attaching(self.node, self.held("c1"), TTL_S)

@@ -130,6 +130,7 @@ class TestServedNodes(unittest.TestCase):
                 self.assertRegex(found.reason, reason)
                 may_follow = rule == "empty-change"
                 self.assertEqual((may_follow, False), (found.works, found.conflicts), found)
+                self.assertEqual(rule.startswith("full-ports"), found.is_full)
 
     def test_a_task_with_a_warning_is_a_success_and_a_failed_one_changes_nothing(self):
         for rule, blocks, reason in (("task-warning", (FIRST,), "^$"),

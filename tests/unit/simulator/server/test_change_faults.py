@@ -59,6 +59,14 @@ class TestFaults(Case):
         self.assertEqual(200, self.patch(C2).status_code)
         self.assertEqual([C2], self.blocks())
 
+    def test_a_port_is_free_again_after_a_block_is_detached(self):
+        client = self.serve("full-ports:507")
+        self.where = client.compose("C2", "D1").headers["Location"]
+        self.assertEqual(507, self.add(G1).status_code)
+        self.assertEqual(200, self.patch(C2).status_code)
+        self.assertEqual(204, self.add(G1).status_code)
+        self.assertEqual([C2, G1], self.blocks())
+
     def test_slow_change_is_a_task_and_its_blocks_are_composing(self):
         clock = Clock()
         client = self.composed("slow-change:3000", clock=clock)
