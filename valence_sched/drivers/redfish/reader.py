@@ -168,15 +168,16 @@ def split_by_fabric(podm: inventory.FullPodm, parts: Collection[str]) -> invento
     blocks that are in it, or in no known fabric. Hosts of no known fabric have all blocks.
     """
     fabric = {block.uri: (block.places or {}).get("fabric") for block in podm.blocks}
-    ids = short_ids({uri for uri in fabric.values() if uri is not None})
+    if not (ids := short_ids({uri for uri in fabric.values() if uri is not None})):
+        return podm
+    of_hosts: dict[str, set[str | None]] = {}
+    for block in podm.blocks:
+        for pool in block.pools if block.uri in parts else ():
+            of_hosts.setdefault(pool, set()).add(fabric[block.uri])
     names: dict[str, dict[str | None, str]] = {}
-    for pool in podm.pools:
-        own = {fabric[it.uri] for it in podm.blocks if it.uri in parts and pool.id in it.pools}
-        if own:
-            plain = len(own) == 1
-            names[pool.id] = {
-                of: pool.id if plain or of is None else f"{pool.id}+{ids[of]}" for of in own
-            }
+    for pool, own in of_hosts.items():
+        plain, every = len(own) == 1, sorted(own, key=lambda of: of or "")
+        names[pool] = {of: pool if plain or of is None else f"{pool}+{ids[of]}" for of in every}
 
     def of_block(block: inventory.FullBlock) -> Iterator[str]:
         own = fabric[block.uri]
