@@ -19,6 +19,7 @@ reconciler then reads the node.
 import contextlib
 import functools
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.need import NodeRequest, Toleration
-from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
+from valence_sched.model.node_change import BlockChange, DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges, grant_charges
 from valence_sched.model.request import Request
@@ -214,10 +215,10 @@ class NodeChanger:
             hint = f"enable it (podm set {node.podm} --enable)"
             raise errors.ClaimState(f"pod manager {node.podm!r} is disabled: {hint}")
         stored = self.store.load_podms([node.podm])[node.podm]
-        charges = grant_charges(chosen.grants if node.owner is not None else ())
-        for block in result.attached if node.owner is not None else ():
-            for name, amount in block_charges(block.devices).items():
-                charges[name] = charges.get(name, 0.0) + amount
+        charges, credit = {}, {}
+        if node.owner is not None:  # the quota counts the node as it becomes
+            charges = _charges(result.attached, chosen.grants)
+            credit = _charges(result.detached, node.grants_of(chosen.amounts))
         placed = chosen.decision.report.placements if chosen.decision else ()
         pool = placed[0].chosen.pool if placed else node.pool or ""
         share = nouns.NodeAllocation(
@@ -226,7 +227,7 @@ class NodeChanger:
         part = nouns.ClaimPart(
             podm=node.podm, generation=stored.generation, shares=(share,), node=node.id
         )
-        return self.store.claims.create([part], owner=node.owner, ttl_s=self.ttl_s)
+        return self.store.claims.create([part], owner=node.owner, ttl_s=self.ttl_s, credit=credit)
 
     def _apply(
         self,
@@ -627,6 +628,13 @@ def _server_refusal(
         except errors.PodmError as error:
             found = str(error)
     return found
+
+
+def _charges(blocks: Sequence[BlockChange], grants: Sequence[nouns.Grant]) -> dict[str, float]:
+    charges = Counter(grant_charges(grants))
+    for block in blocks:
+        charges.update(block_charges(block.devices))
+    return dict(charges)
 
 
 def _tolerations(node: nouns.ComposedNode, change: NodeChange) -> tuple[Toleration, ...]:

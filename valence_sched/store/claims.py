@@ -8,7 +8,8 @@ import contextlib
 import functools
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -151,13 +152,15 @@ class Claims:
         content: str = "",
         ttl_s: float = TTL_S,
         dispatched: Report | None = None,
+        credit: Mapping[str, float] = MappingProxyType({}),
     ) -> Claim:
         """Hold all parts for ``ttl_s`` seconds, or no part; return the claim.
 
         The same ``key`` of the same owner returns the same claim until it ends. ``content``
         identifies the request. Under hard rules of the group, ``generation`` is its generation at
         the decision. The report of a ``dispatched`` decision is queued for the controller once the
-        claim is held.
+        claim is held. ``credit`` are charges of the owner that do not count: of the blocks and
+        amounts that a changed node loses.
 
         Raises:
             ClaimLost: a pod manager or the group changed since the decision, or another claim holds
@@ -181,7 +184,7 @@ class Claims:
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
             begun_ttl_s, report = (PREPARE_TTL_S, None) if others else (ttl_s, dispatched)
-            created = self._begin(claim, first, begun_ttl_s, generation, report)
+            created = self._begin(claim, first, begun_ttl_s, generation, report, credit)
             if others and created.id == claim.id:
                 created = self._add_parts(claim.id, others, ttl_s, generation, dispatched)
         if created.id != claim.id:  # an earlier claim of the key
@@ -384,7 +387,7 @@ class Claims:
 
     def _begin(
         self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None,
-        dispatched: Report | None,
+        dispatched: Report | None, credit: Mapping[str, float],
     ) -> Claim:  # fmt: skip
         may_be_written = False
 
@@ -398,7 +401,7 @@ class Claims:
                 if other is not None:
                     return other
             # locked before the pod manager, as in every transaction
-            quotas.check(connection, claim)
+            quotas.check(connection, claim, credit)
             if claim.group is not None and claim.state == "HELD":  # else when all parts are held
                 holds.lock_group(connection, claim.group, generation, claim.key)
                 holds.advance_group(connection, claim.group)

@@ -62,8 +62,10 @@ class Quotas(Stored):
         return self._database.read(lambda c: _quota(c, owner), "reading quotas")
 
 
-def check(connection: sa.Connection, claim: Claim) -> None:
+def check(connection: sa.Connection, claim: Claim, credit: Mapping[str, float]) -> None:
     """Lock the quota of the owner of a claim, if there is one, until the transaction ends.
+
+    ``credit`` are charges of the owner that will end, and do not count.
 
     Raises:
         QuotaExceeded: the claim exceeds the quota.
@@ -83,8 +85,10 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     problems = [
         f"{name}: {used.get(name, 0.0):,g} in use and {amount:,g} more needed, "
         f"{limits[name]:,g} allowed"
-        for name, amount in sorted(claim_charges(claim.parts).items())
-        if name in limits and used.get(name, 0.0) + amount > limits[name] + SLACK
+        for name, every in sorted(claim_charges(claim.parts).items())
+        if (amount := every - credit.get(name, 0.0)) > 0
+        and name in limits
+        and used.get(name, 0.0) + amount > limits[name] + SLACK
     ]
     if not problems:
         return

@@ -554,6 +554,19 @@ class TestDetachingFirst(ChangeCase):
         dataclasses.replace(self.changer(), checkpoint=note).change(self.node_id, swap)
         self.assertEqual([3.0] * 8 + [2.0], used)
 
+    def test_a_quota_counts_the_node_as_it_becomes(self):
+        self.limit_slots(9)
+        self.change(ATTACH)
+        self.store.quotas.change("o", {"accelerators": 2})
+        for slots, gone, new in ((9, "3", "4"), (3, "4", "3")):
+            self.limit_slots(slots)
+            self.change(NodeChange(attach_blocks=(new,), detach_blocks=(gone,)))
+            self.assertEqual(2, self.store.quotas.show("o").used["accelerators"])
+        self.limit_slots(9)
+        with self.assertRaisesRegex(errors.QuotaExceeded, "2 in use and 1 more needed, 2 allowed"):
+            self.change(NodeChange(attach_blocks=("4",)))
+        self.assert_consistent()
+
     def test_a_node_that_another_change_takes_in_between_is_named(self):
         def begin_another(point):
             if point == "finished":
