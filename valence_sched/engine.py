@@ -19,7 +19,7 @@ from valence_sched.core.policy import fields_read
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.state_verbs import StateVerbs
 from valence_sched.model import codec, diagnostic, lifecycle, reading, scheduler, zone
-from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
+from valence_sched.model.claim import KEEP_S, NO_USAGE, TTL_S, WAIT_S, remaining_podm
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.model import hardware as nouns
     from valence_sched.model.capacity import Capacity, StrandedAmount
-    from valence_sched.model.claim import Claim, ComposedNode, NodeShrink
+    from valence_sched.model.claim import Claim, ComposedNode, NodeShrink, Usage
     from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
@@ -463,8 +463,10 @@ class Engine(scheduler.OwnScheduler):
             return None
         from valence_sched.planning.shrink import shrink
 
-        none: Sequence[ComposedNode] = ()
-        every = self._state.registry.read(lambda store: store.nodes.list(), none)
+        none: tuple[Sequence[ComposedNode], Mapping[str, Usage]] = ((), {})
+        every, usages = self._state.registry.read(
+            lambda store: (store.nodes.list(), store.usages(texts)), none
+        )
         nodes = [
             one
             for one in every
@@ -475,7 +477,10 @@ class Engine(scheduler.OwnScheduler):
             for one in nodes
             if one.floor is not None
         }
-        podms = {name: codec.decode(text, FullPodm, name) for name, text in texts.items()}
+        podms = {
+            name: remaining_podm(text, usages.get(name, NO_USAGE), name)
+            for name, text in texts.items()
+        }
 
         def decide_all(site: Mapping[str, FullPodm]) -> DecisionResult:
             builder = ViewBuilder()

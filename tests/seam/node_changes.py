@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of changing living nodes, of every scheduler whose pod managers compose."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tests.seam.contract import Contract, request
@@ -11,6 +13,8 @@ from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.node_change import NodeChange, NodeChangeResult, exact_change, uris
 from valence_sched.model.quota import Quota
 from valence_sched.model.request_spec import RequestSpec
+from valence_sched.simulator.server.faults import faults_of
+from valence_sched.testing.served import ServedPodm
 
 GPU = msgspec.convert({"accelerators": [{"kind": "GPU"}]}, Properties)
 MANY = msgspec.convert({"accelerators": [{"kind": "GPU", "count": 99}]}, Properties)
@@ -22,10 +26,12 @@ MEMORY = Properties(resources={STOCK: SIZE})
 class ChangingContract(Contract):
     """Tests of attaching blocks to a node and detaching them; simulated nodes are powered on."""
 
-    def gpu_node(self) -> ComposedNode:
+    served: Mapping[str, ServedPodm]
+
+    def gpu_node(self, **fields) -> ComposedNode:
         """Compose a node of eight cores and a GPU, which reaches further GPUs."""
         wanted = {"processor": {"total_cores": 8}, "accelerators": [{"kind": "GPU"}]}
-        (node,) = self.scheduler.compose(request(properties=wanted, owner=OWNER)).nodes
+        (node,) = self.scheduler.compose(request(properties=wanted, owner=OWNER, **fields)).nodes
         return node
 
     def change(self, node: ComposedNode, **fields) -> NodeChangeResult:
@@ -215,6 +221,33 @@ class ChangingContract(Contract):
         other = next(one.uri for one in blocks if one.uri not in known)
         with self.assertRaisesRegex(errors.UnknownName, "no block of pod manager"):
             self.change(node, attach_blocks=(other,))
+
+    def test_a_block_that_its_pod_manager_drops_for_a_moment_stays_with_its_node(self):
+        node = self.gpu_node()
+        other = self.gpu_node(podms=[node.podm])
+        name, lost = node.podm.rpartition("/")[2], other.blocks[-1]
+        self.scheduler.reconcile()  # a reading settles both claims
+        drops = faults_of(["drop-other:3600000"], [name])[name]
+        self.served[name].app.podm.faults._faults += drops._faults
+        self.change(node, attach=GPU)
+        (reaped,) = self.scheduler.reconcile().actions
+        self.assertRegex(reaped.done, "^unchanged: .* no longer found: freed by a reap after 60 s")
+        shown = self.scheduler.block(lost, node.podm)
+        self.assertEqual((0, "used", 1), (shown.slots, shown.use, len(shown.nodes)))
+        self.assertIn("(not read)", shown.nodes[0])
+        free = self.scheduler.blocks(BlockFilter(podm=node.podm, free=True))
+        self.assertNotIn(lost, [one.uri for one in free])
+        every = request(1, count=64, min_count=1, podms=[node.podm])
+        gpus = request(properties={"accelerators": [{"kind": "GPU"}]}, count=64, min_count=1)
+        for wanted in (every, gpus):
+            report = self.scheduler.select_destinations(wanted).report
+            self.assertNotIn((node.podm, lost), self.blocks_of(report))
+        with self.assertRaisesRegex(errors.SchedulerError, f"{lost} is in use|{lost} is in "):
+            self.change(node, attach_blocks=(lost,))
+        self.assertIn(lost, self.blocks(other))
+        self.change(other, detach_blocks=(lost,), force=True)
+        self.assertNotIn(lost, self.blocks(other))
+        self.assertEqual(1, self.scheduler.block(lost, node.podm).slots)
 
     def test_what_is_attached_counts_for_the_quota_of_the_owner(self):
         node = self.gpu_node()

@@ -150,6 +150,7 @@ class TestServedChanges(
 
     def setUp(self):
         podms = changing_podms(self.enterContext(contextlib.ExitStack()))
+        self.served = {one.id: one for one in podms}
         super().setUp()
         self.place.register(podms)
 
@@ -226,6 +227,7 @@ class RemoteCase:
 
     start: Callable[[contextlib.ExitStack, Sequence[ServedPodm]], str]
     url: str
+    served: Mapping[str, ServedPodm]
 
     def new_scheduler(self) -> RemoteScheduler:
         found = scheduler(self.url)
@@ -248,7 +250,9 @@ class OwnService(RemoteCase):
 
     def setUp(self):
         stack = self.enterContext(contextlib.ExitStack())
-        self.url = self.start(stack, changing_podms(stack))
+        podms = changing_podms(stack)
+        self.served = {one.id: one for one in podms}
+        self.url = self.start(stack, podms)
         super().setUp()
 
 

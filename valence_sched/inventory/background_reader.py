@@ -28,6 +28,7 @@ from valence_sched.inventory import events as event_hints
 from valence_sched.inventory.live import podm_of_registration
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import SourceReader
+from valence_sched.model.claim import NO_USAGE, with_lost_blocks
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.quantity import format_count
@@ -364,10 +365,15 @@ class BackgroundReader:
 
     def _note_contents(self, podms: Iterable[FullPodm]) -> None:
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
+        again = [one.id for one in changed if one.id in self._generations]
+        usages = self._store.usages(again) if again else {}
         for one in changed:
             if one.id in self._generations:
                 text = f"{one.id}: changed, read {self._reasons.get(one.id, '')}"
                 self._log(errors.one_line(text))
+            _, lost = with_lost_blocks(one, usages.get(one.id, NO_USAGE).settled)
+            if lost:
+                self._log(lost)
             if loss := self._previous.get(one.id, PreviousReading()).loss(one):
                 self._log(errors.one_line(f"{one.id}: {loss}"))
             self._previous[one.id] = PreviousReading.of(one)

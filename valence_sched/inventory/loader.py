@@ -17,7 +17,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.model import diff, inventory
-from valence_sched.model.claim import NO_USAGE, ComposedNode, Usage, subtract_usage
+from valence_sched.model.claim import NO_USAGE, ComposedNode, PodmRemainder, Usage
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, Status, to_json
@@ -265,7 +265,10 @@ class InventoryLoader:
             if known := composed.get(podm.id):
                 nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
                 current = replace(current, nodes=nodes)
-            yield subtract_usage(current, usages.get(podm.id, NO_USAGE)), file, place
+            remainder = PodmRemainder(current, usages.get(podm.id, NO_USAGE))
+            if remainder.lost:
+                self._diagnostics.warn(remainder.lost)
+            yield remainder.podm, file, place
 
     def _documents(self, source: str) -> Iterator[diff.PodmDocument]:
         selection, count = Selection(sources=(source,)), 0

@@ -31,10 +31,9 @@ from valence_sched.drivers.composer import AmountChange, Change, Composer, amoun
 from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector, node_conflicts
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
-from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
-from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.model.node_change import BlockChange, DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
@@ -143,8 +142,8 @@ class NodeChanger:
         if stored is None:
             raise errors.PodmError(f"{node.podm}: it was never read (podm check {node.podm})")
         usage = self.store.usages([node.podm]).get(node.podm, nouns.NO_USAGE)
-        lean = nouns.subtract_usage(decode(to_json(stored), LeanPodm, node.podm), usage)
-        return ChangePlanner(decode(to_json(lean), FullPodm, node.podm), node, self.decide)
+        podm = nouns.remaining_podm(to_json(stored), usage, node.podm)
+        return ChangePlanner(podm, node, self.decide)
 
     def _choose(
         self, planner: ChangePlanner, node: nouns.ComposedNode, change: NodeChange

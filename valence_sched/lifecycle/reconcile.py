@@ -5,7 +5,7 @@ If a process died while it composed, the pod manager may have the whole node, pa
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -16,12 +16,14 @@ from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
-from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, Node
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.node_change import format_parts
+from valence_sched.store.claims import TTL_S
 from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 
+LOST_S = 60.0  # a block that its pod manager has dropped for so long is no longer part of a node
 #: The result of an action on a claim or a node as text, and its exit code: 0 unless refused.
 Done = tuple[str, int]
 
@@ -257,6 +259,12 @@ class Reconciler:
             missing = [it for it in known.get(id_, []) if it.uri not in listed.keys() | hosts]
             actions: list[Action | None] = [self._forget_missing(node) for node in missing]
             actions += [
+                self._free_lost(node, lost)
+                for node in known.get(id_, [])
+                if node.uri in listed
+                and ((lost := _lost_blocks(podm, node)) or node.lost_at is not None)
+            ]
+            actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
                 if uri not in ours | hosts and nouns.own_name(node.name, node.uri)
@@ -266,21 +274,57 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: nouns.ComposedNode) -> Action:
-        """Delete the record of a node if its pod manager confirms that the node is gone."""
+        """Delete the record of a node if its pod manager confirms that the node is gone.
+
+        A host without its blocks may have them back soon, and stays recorded for ``LOST_S``.
+        """
+        since_s = LOST_S
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = nouns.request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts:
                     result = self._decompose(composer, wanted, node.uri)
+                if result.node is None and composer.node_blocks(node.uri) is not None:
+                    noted = {"is_lost": True, "dry_run": self.dry_run}
+                    since_s = self.store.node_changes.note_lost(node.id, **noted)
         except errors.SchedulerError as error:
             return _node_action(node.id, node.podm, _left(node.podm, error))
         if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"unchanged: missing in the reading, {result.reason or 'but it exists'}"
+        elif since_s < LOST_S:
+            done = f"unchanged: its host lost its blocks: deleted by a reap after {LOST_S:g} s"
         else:
             done = "record deleted, and its claim released: the node no longer exists"
             if not self.dry_run:
                 self.store.nodes.forget(node.id)
+        return _node_action(node.id, node.podm, _done(done))
+
+    def _free_lost(self, node: nouns.ComposedNode, lost: Collection[str]) -> Action | None:
+        """Remove blocks from the record of a node if the pod manager confirms that they are gone.
+
+        They may be back soon, while a fabric is reprogrammed, and are freed after ``LOST_S``.
+        """
+        changes, names = self.store.node_changes, ", ".join(it.rpartition("/")[2] for it in lost)
+        if self.store.claims.show(node.claim).state not in nouns.COMPOSED_STATES:
+            return None
+        since_s = changes.note_lost(node.id, is_lost=bool(lost), dry_run=self.dry_run)
+        if not lost:
+            return None
+        try:
+            with self._composer(node.podm, f"node {node.id}") as composer:
+                found = composer.node_blocks(node.uri)
+        except errors.SchedulerError as error:
+            return _node_action(node.id, node.podm, _left(node.podm, error))
+        if found is None or not set(lost).isdisjoint(found):
+            done = f"unchanged: {names} missing in the reading, but part of the node"
+        elif since_s < LOST_S:
+            done = f"unchanged: {names} no longer found: freed by a reap after {LOST_S:g} s"
+        else:
+            done = f"freed {names}: no longer part of the node"
+            if not self.dry_run:
+                changes.start_detaching(node.id, tuple(lost), TTL_S)
+                changes.finish(node.id, ChangeRecord())
         return _node_action(node.id, node.podm, _done(done))
 
     def _remove_orphan(
@@ -311,6 +355,13 @@ class Reconciler:
         if result.state != "absent":
             done = f"unchanged: {result.reason}"
         return _node_action(node.uri, podm, _done(done))
+
+
+def _lost_blocks(podm: FullPodm, node: nouns.ComposedNode) -> list[str]:
+    """Return the blocks of a node that a reading shows as free."""
+    shown = {uri for one in podm.nodes if one.uri == node.uri for uri in one.blocks}
+    free = {it.uri for it in podm.blocks if (it.status or FREE_STATUS).slots} - shown
+    return [uri for uri in node.blocks if uri in free]
 
 
 def _read_amounts(

@@ -8,11 +8,24 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
-from valence_sched.errors import ClaimState
+from valence_sched.errors import ClaimState, one_line
 from valence_sched.model import inventory
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
+from valence_sched.model.codec import decode
+from valence_sched.model.inventory import (
+    Count,
+    Devices,
+    FullPodm,
+    LeanBlock,
+    LeanPodm,
+    Name,
+    Node,
+    PodmT,
+    Status,
+    parse_status,
+)
 from valence_sched.model.need import NodeRequest
+from valence_sched.model.quantity import format_count
 
 #: PREPARED: parts are held on several pod managers, but not yet joined to a claim. ATTACHING and
 #: DETACHING: the blocks of its node are being changed. The last three states are final.
@@ -49,6 +62,11 @@ class Grant(Noun, frozen=True):
     amount: inventory.Amount
     resource: str = ""
     unit: str = ""
+
+
+def made_grants(grants: Iterable[Grant]) -> tuple[Grant, ...]:
+    """Return the amounts that a pod manager provides; declared amounts are not among them."""
+    return tuple(it for it in grants if not it.uri.startswith(inventory.DECLARED_SCHEME))
 
 
 class NodeAllocation(Noun, frozen=True, kw_only=True):
@@ -134,15 +152,17 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
 class Usage(Noun, frozen=True, kw_only=True):
     """The hardware of one podm in use by claims: nodes by block URI, amounts by stock URI.
 
-    ``nodes`` are the claimed or composed nodes that have an owner or a group.
+    ``nodes`` are the claimed or composed nodes that have an owner or a group. ``settled`` are the
+    composed nodes with the blocks that no claim holds, because a reading has shown them.
     """
 
     blocks: dict[str, int] = {}
     amounts: dict[str, float] = {}
     nodes: tuple[Node, ...] = ()
+    settled: tuple[Node, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.blocks or self.amounts or self.nodes)
+        return bool(self.blocks or self.amounts or self.nodes or self.settled)
 
     def plus(self, other: Self) -> Self:
         blocks: Counter[str] = Counter(self.blocks)
@@ -150,7 +170,8 @@ class Usage(Noun, frozen=True, kw_only=True):
         amounts = self.amounts | {
             uri: self.amounts.get(uri, 0.0) + amount for uri, amount in other.amounts.items()
         }
-        return replace(self, blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+        nodes, settled = (*self.nodes, *other.nodes), (*self.settled, *other.settled)
+        return replace(self, blocks=blocks, amounts=amounts, nodes=nodes, settled=settled)
 
 
 NO_USAGE = Usage()
@@ -161,11 +182,55 @@ def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
     return PodmRemainder(podm, usage).podm
 
 
+def remaining_podm(text: bytes, usage: Usage, name: str) -> FullPodm:
+    """Return the decoded podm with a usage applied; ``text`` is its JSON."""
+    lean = subtract_usage(decode(text, LeanPodm, name), usage)
+    return decode(inventory.to_json(lean), FullPodm, name)
+
+
+def with_lost_blocks(podm: PodmT, settled: Sequence[Node]) -> tuple[PodmT, str]:
+    """Return the podm with the blocks that its ``settled`` nodes have, and a line about lost ones.
+
+    While a fabric is reprogrammed, a pod manager may show a block of a node as free, or not list
+    the node. The block stays in use by the node, which is listed as stale.
+    """
+    uses = Counter(uri for node in settled for uri in node.blocks)
+    if not uses:
+        return podm, ""
+    blocks, free = list(podm.blocks), set[str]()
+    for index, block in enumerate(blocks):
+        if nodes_of_block := uses.get(block.uri):
+            is_full = isinstance(block.status, Status)
+            before = block.status if is_full else parse_status(bytes(block.status or b""))
+            if (after := before.used(nodes_of_block)) != before:
+                free.add(block.uri)
+                status = after if is_full else Raw(inventory.to_json(after))
+                blocks[index] = replace(block, status=status)
+    nodes, lost = {node.uri: node for node in podm.nodes}, list[str]()
+    for node in settled:
+        shown = nodes.get(node.uri)
+        known = shown or replace(node, blocks=())
+        if missing := tuple(uri for uri in node.blocks if uri in free and uri not in known.blocks):
+            nodes[node.uri] = replace(known, blocks=(*known.blocks, *missing), stale=True)
+            names = ", ".join(uri.rpartition("/")[2] for uri in missing)
+            how = f"read without {names}" if shown else "no longer read"
+            lost.append(f"node {node.name} is {how}")
+    line = ""
+    if lost:
+        others = f" and {format_count(len(lost) - 1, 'other node')} alike" if len(lost) > 1 else ""
+        stay = "its blocks stay held (podm claim reap, if they are gone)"
+        line = one_line(f"{podm.id}: {lost[0]}{others}: {stay}")
+    return replace(podm, blocks=tuple(blocks), nodes=tuple(nodes.values())), line
+
+
 class PodmRemainder:
-    """A podm from which claims are subtracted one by one; ``podm`` is its present state."""
+    """A podm from which claims are subtracted one by one; ``podm`` is its present state.
+
+    ``lost`` is a line about the nodes of the usage that the reading lacks, empty without any.
+    """
 
     def __init__(self, podm: LeanPodm, usage: Usage) -> None:
-        self.podm = podm
+        self.podm, self.lost = with_lost_blocks(podm, usage.settled)
         self._block_indexes: dict[str, int] | None = None
         self._encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
         self.subtract(usage)
@@ -207,13 +272,11 @@ class PodmRemainder:
 
 def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
     """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
-    own, in_use = frozenset(ours), ("Composing", "Composed", "ComposedAndAvailable")
+    own = frozenset(ours)
     return tuple(
         block.uri
         for block in podm.blocks
-        if block.uri not in own
-        and (status := block.status) is not None
-        and (status.state in in_use or status.reserved or status.compositions > 0)
+        if block.uri not in own and block.status is not None and block.status.in_use
     )
 
 
@@ -249,9 +312,8 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
     @property
     def made_grants(self) -> tuple[Grant, ...]:
-        """The amounts that a pod manager provides; declared amounts are not among them."""
-        scheme = inventory.DECLARED_SCHEME
-        return tuple(it for it in self.grants if not it.uri.startswith(scheme))
+        """The amounts that a pod manager provides."""
+        return made_grants(self.grants)
 
     def names(self, name: str | None, uri: str) -> bool:
         """Return whether a node has this name; some services report the name only in the URI."""
@@ -296,8 +358,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     blocks that are being attached or detached, ``changing_amounts`` the grants that are being
     attached, or the amounts that are being detached. ``undo_claim`` is the claim of blocks that
     were detached to make room: they are attached again if the others cannot be attached. A node
-    that was shut down for a change is started again before ``off_until``, else by a reconciler.
-    ``changes`` has the content of each finished change by its idempotency key.
+    that was shut down for a change is started again before ``off_until``, else by a reconciler. A
+    reconciler has found blocks of the node free since ``lost_at``. ``changes`` has the content of
+    each finished change by its idempotency key.
     """
 
     id: Name
@@ -318,6 +381,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     changing_amounts: tuple[Grant, ...] = ()
     undo_claim: Name | None = None
     off_until: float | None = None
+    lost_at: float | None = None
     changes: dict[str, str] = {}
     shrinkable: bool = False
     floor: Name | None = None
@@ -344,8 +408,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
             def distance(grant: Grant, of: Grant = one) -> tuple[bool, float]:
                 return not of.uri.startswith(f"{grant.uri}/"), abs(grant.amount - of.amount)
 
-            made = [it for it in left if not it.uri.startswith(inventory.DECLARED_SCHEME)]
-            if made:
+            if made := made_grants(left):
                 found.append(min(made, key=distance))
                 left.remove(found[-1])
             else:  # of an unknown stock

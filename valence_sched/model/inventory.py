@@ -174,8 +174,22 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
         return max(0, self.max_compositions - self.compositions)
 
     @property
+    def in_use(self) -> bool:
+        """Whether a node, or a client that reserved it, uses the block."""
+        states = ("Composing", "Composed", "ComposedAndAvailable")
+        return self.state in states or self.reserved or self.compositions > 0
+
+    @property
     def release_gain(self) -> int:
         return max(0, self.released().slots - self.slots)
+
+    def used(self, nodes: int) -> Self:
+        """Return the status as at least this number of nodes use the block."""
+        if self.shareable and self.max_compositions is not None:
+            state = "ComposedAndAvailable" if self.state == "Unused" else self.state
+            compositions = max(self.compositions, nodes)
+            return replace(self, state=state, compositions=compositions)
+        return replace(self, state="Composed") if self.slots else self
 
     def released(self, nodes: int = 1) -> Self:
         """Return the status without nodes that use the block; bad health remains."""
@@ -239,7 +253,7 @@ class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
     ``flavor`` and ``request`` are known only for nodes that this program composed. A node is
-    ``stale`` if its document cannot be read: its values are from the last reading.
+    ``stale`` if its document, or one of its blocks, cannot be read: its values are as last known.
     """
 
     uri: Name
@@ -250,6 +264,12 @@ class Node(Noun, frozen=True, kw_only=True):
     flavor: Name | None = None
     request: NodeRequest | None = None
     stale: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name, or the last part of the URI; a stale node is marked."""
+        name = self.name or self.uri.rstrip("/").rpartition("/")[2]
+        return f"{name} (not read)" if self.stale else name
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):

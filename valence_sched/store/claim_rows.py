@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName
 from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, State
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
+from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.quota import claim_charges
 from valence_sched.model.zone import ZoneClaim
@@ -386,7 +386,7 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):
         podm = podms[key]
-        in_use = {b.uri for b in podm.blocks if (b.status or FREE_STATUS) != FREE_STATUS}
+        in_use = {b.uri for b in podm.blocks if b.status is not None and b.status.in_use}
         used = {node.uri: in_use.union(node.blocks) for node in podm.nodes}
         if all(used.get(node.uri, set()).issuperset(node.blocks) for node in nodes):
             drop(connection, claim, key)

@@ -7,13 +7,14 @@ concurrent claims, the second is decided again. A claim over several zones adds 
 zone; until it is held, this zone refuses other claims of the group.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
-from valence_sched.model.claim import ClaimPart
-from valence_sched.model.inventory import OTHERS
+from valence_sched.model.claim import ClaimPart, Grant
+from valence_sched.model.inventory import OTHERS, to_a_billionth
 from valence_sched.store import tables
 from valence_sched.store.tables import key_of, now
 
@@ -216,3 +217,22 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
         rows.append({**row, "amount": amount})
     connection.execute(_INSERT_AMOUNTS, rows)
+
+
+def take_amounts(
+    connection: sa.Connection, claim_id: str, podm: str, grants: Sequence[Grant]
+) -> dict[str, float]:
+    """Drop grants from the amounts that a claim holds; return the dropped amount of each stock."""
+    of, taken = _amounts.c, dict[str, float]()
+    for one in grants:
+        row = of.podm_key == key_of(podm), of.claim_id == claim_id, of.stock_key == key_of(one.uri)
+        held = connection.scalar(sa.select(of.amount).where(*row)) or 0.0
+        some = min(held, one.amount)
+        left = to_a_billionth(held - some)
+        taken[one.uri] = to_a_billionth(taken.get(one.uri, 0.0) + some)
+        connection.execute(
+            sa.update(_amounts).where(*row).values(amount=left)
+            if left > 0
+            else sa.delete(_amounts).where(*row)
+        )
+    return taken

@@ -32,7 +32,7 @@ from valence_sched.model.claim import (
     node_allocations,
     node_name,
 )
-from valence_sched.model.inventory import to_a_billionth, to_json
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NodeRequest
 from valence_sched.model.node_change import format_parts
 from valence_sched.model.quota import block_charges, grant_charges
@@ -160,7 +160,7 @@ class NodeChanges(Stored):
             moved, amounts = node.changing, node.changing_amounts
             blocks, parts = _without(node.blocks, moved), format_parts(len(moved), len(amounts))
             if claim.state == "ATTACHING":
-                used = _take_amounts(connection, claim, node, amounts)
+                used = holds.take_amounts(connection, claim.id, node.podm, amounts)
                 podms.note_changed(connection, node.podm, node.uri, (), used)
                 done, named = "attached", (*moved, *(one.uri for one in made))
                 blocks, every = (*blocks, *moved), (*node.amounts, *made)
@@ -183,7 +183,7 @@ class NodeChanges(Stored):
                 connection, done, claim.id, node.podm, f"{parts}: {', '.join(named)}"
             )
             _end(connection, claim)
-            node = replace(node, blocks=blocks, changing=(), changing_amounts=())
+            node = replace(node, blocks=blocks, changing=(), changing_amounts=(), lost_at=None)
             node = replace(node, amounts=every, grants=grants)
             if claim.state == "ATTACHING":
                 node = replace(node, undo_claim=None)
@@ -252,6 +252,18 @@ class NodeChanges(Stored):
         """Return the ids of the nodes that should have been started again by now."""
         at = float(connection.scalar(sa.select(now())) or 0.0)
         return [one.id for one in nodes if one.off_until is not None and one.off_until <= at]
+
+    @transaction("recording lost blocks", write=True)
+    def note_lost(
+        self, connection: sa.Connection, node_id: str, *, is_lost: bool, dry_run: bool
+    ) -> float:
+        """Record whether a reading shows blocks of a node as free; return for how many seconds."""
+        node, _ = _locked(connection, node_id)
+        at = float(connection.scalar(sa.select(now())) or 0.0)
+        since = (at if node.lost_at is None else node.lost_at) if is_lost else None
+        if since != node.lost_at and not dry_run:
+            _written(connection, replace(node, lost_at=since))
+        return 0.0 if since is None else at - since
 
     @transaction("recording a change", write=True)
     def record(self, connection: sa.Connection, node_id: str, record: ChangeRecord) -> ComposedNode:
@@ -363,26 +375,6 @@ def _move_amounts(connection: sa.Connection, held: str, claim_id: str) -> None:
             connection.execute(sa.insert(_amounts), {**row, "claim_id": claim_id})
 
 
-def _take_amounts(
-    connection: sa.Connection, claim: Claim, node: ComposedNode, grants: Sequence[Grant]
-) -> dict[str, float]:
-    """Drop grants from the amounts that a claim holds; return the dropped amount of each stock."""
-    of, taken = _amounts.c, dict[str, float]()
-    own = of.podm_key == key_of(node.podm), of.claim_id == claim.id
-    for one in grants:
-        row = *own, of.stock_key == key_of(one.uri)
-        held = connection.scalar(sa.select(of.amount).where(*row)) or 0.0
-        some = min(held, one.amount)
-        left = to_a_billionth(held - some)
-        taken[one.uri] = to_a_billionth(taken.get(one.uri, 0.0) + some)
-        connection.execute(
-            sa.update(_amounts).where(*row).values(amount=left)
-            if left > 0
-            else sa.delete(_amounts).where(*row)
-        )
-    return taken
-
-
 def _free(
     connection: sa.Connection, claim: Claim, node: ComposedNode, grants: Sequence[Grant]
 ) -> dict[str, float]:
@@ -394,7 +386,7 @@ def _free(
     charges = Counter(old.charges)
     charges.subtract(_charges_of(connection, node))
     charges.subtract(grant_charges(grants))
-    taken = _take_amounts(connection, claim, node, grants)
+    taken = holds.take_amounts(connection, claim.id, node.podm, grants)
     blocks, rest = _without(old.blocks, node.changing), _less(old.grants, grants)
     _rewrite(connection, claim, node, blocks, rest, charges)
     tables.log_changes(connection, [key])

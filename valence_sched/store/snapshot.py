@@ -275,17 +275,31 @@ def _read_usages(
     amounts: dict[str, dict[str, float]] = defaultdict(dict)
     nodes: dict[str, list[Node]] = defaultdict(list)
     slot, stock = tables.claimed_blocks, tables.claimed_amounts
-    for key, uri in connection.execute(sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))):
+    held: dict[tuple[str, str], set[str]] = defaultdict(set)
+    of_blocks = sa.select(slot.c.podm_key, slot.c.claim_id, slot.c.uri).where(among(slot))
+    for key, claim, uri in connection.execute(of_blocks):
         blocks[key][uri] = blocks[key].get(uri, 0) + 1
+        held[key, claim].add(uri)
     # a negative amount would increase the free amount
     of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount)
     for key, uri, amount in connection.execute(of_amounts.where(among(stock), stock.c.amount > 0)):
         amounts[key][uri] = amounts[key].get(uri, 0.0) + amount
-    for key, node in (*_planned_nodes(connection, among), *_composed_nodes(connection, among)):
+    for key, node in _planned_nodes(connection, among):
         nodes[key].append(node)
+    settled: dict[str, list[Node]] = defaultdict(list)
+    for id_, key, claim, is_counted, node in _composed_nodes(connection, among):
+        if is_counted:
+            nodes[key].append(node)
+        if unheld := tuple(uri for uri in node.blocks if uri not in held[key, claim]):
+            settled[key].append(replace(node, name=id_, blocks=unheld))
     return {
-        key: Usage(blocks=blocks[key], amounts=amounts[key], nodes=tuple(nodes[key]))
-        for key in {*blocks, *amounts, *nodes}
+        key: Usage(
+            blocks=blocks[key],
+            amounts=amounts[key],
+            nodes=tuple(nodes[key]),
+            settled=tuple(settled[key]),
+        )
+        for key in {*blocks, *amounts, *nodes, *settled}
     }
 
 
@@ -317,15 +331,21 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
         yield from nodes
 
 
-def _composed_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
+def _composed_nodes(
+    connection: sa.Connection, among: _Condition
+) -> Iterator[tuple[str, str, str, bool, Node]]:
+    """Yield nodes, each after its id, the key of its pod manager, its claim, and its counting."""
     claims = tables.claims.c
-    query = sa.select(_nodes.c.id, _nodes.c.podm_key, _nodes.c.document)
+    query = sa.select(*(_nodes.c[name] for name in ("id", "podm_key", "claim_id")), _IS_COUNTED)
+    query = query.add_columns(_nodes.c.document)
     query = query.join(tables.claims, claims.id == _nodes.c.claim_id)
-    query = query.where(among(_nodes), _IS_COUNTED).order_by(claims.created_at, _nodes.c.id)
+    query = query.where(among(_nodes)).order_by(claims.created_at, _nodes.c.id)
     names = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 
-    def node_of(_id: str, key: str, document: bytes) -> tuple[str, Node]:
+    def node_of(
+        id_: str, key: str, claim: str, is_counted: bool, document: bytes
+    ) -> tuple[str, str, str, bool, Node]:
         one = claim_rows.decode_node(document)
-        return key, Node(**{name: getattr(one, name) for name in names})
+        return id_, key, claim, is_counted, Node(**{name: getattr(one, name) for name in names})
 
     yield from readable(connection, _nodes, connection.execute(query), node_of)

@@ -121,7 +121,7 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
         users: dict[str, list[str]] = defaultdict(list)
         for node in podm.nodes:
             for uri in node.blocks:
-                users[uri].append(node.name or node.uri.rstrip("/").rpartition("/")[2])
+                users[uri].append(node.label)
         for block, uri in enumerate(table.uris):
             pools = tuple(known[position].id for position in table.pools[block])
             if not keeps_kind[table.kinds[block]] or (wanted.free and slots[block] <= 0):

@@ -170,10 +170,9 @@ class ShowPodm(base.ShowOne):
             amounts: dict[str, Any] = dict(out.bar_cells(overview.amounts, podm.unusable))
         else:
             amounts = out.amount_cells(overview.amounts)
-        names = [node.name for node in podm.nodes]
 
-        def node_lines(uris: Sequence[str]) -> str:
-            return "\n".join(name or cells.tail(uri) for name, uri in zip(names, uris, strict=True))
+        def node_lines(_uris: Sequence[str]) -> str:
+            return "\n".join(node.label for node in podm.nodes)
 
         row = {
             **{name: row.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},

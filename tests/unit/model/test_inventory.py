@@ -309,6 +309,41 @@ class TestSubtraction(unittest.TestCase):
         whole = Usage(blocks={"s": 2, "a": 1}, amounts={"m": 2.5}, nodes=tuple(nodes))
         self.assertEqual(subtract_usage(site, whole), remaining.podm)
 
+    def test_a_block_that_a_reading_drops_stays_with_its_node(self):
+        shared = cpu("s", 8, status={"shareable": True, "max_compositions": 3, "compositions": 1})
+        failed = cpu("f", 8, status={"state": "Failed"})
+        blocks = [cpu("a", 8), cpu("b", 8, status={"health": "OK"}), shared, failed]
+        shown = {"uri": "/S/1", "name": "host", "blocks": ["a"]}
+        site = lean({"id": "p", "blocks": blocks, "nodes": [shown]})
+        one = Node(uri="/S/1", name="n-1", blocks=("a", "b", "s", "f", "went"))
+        two = Node(uri="/S/2", name="n-2", owner="o", blocks=("s",))
+        found = PodmRemainder(site, Usage(blocks={"s": 1}, settled=(one, two)))
+        status = [msgspec.json.decode(block.status, type=Status) for block in found.podm.blocks]
+        self.assertEqual([0, 0, 0, 0], [it.slots for it in status])
+        self.assertEqual(["Composed"] * 2, [it.state for it in status[:2]])
+        self.assertEqual(
+            ("OK", 3, "Failed"), (status[1].health, status[2].compositions, status[3].state)
+        )
+        first, second = found.podm.nodes
+        self.assertEqual(("host (not read)", ("a", "b", "s")), (first.label, first.blocks))
+        self.assertEqual(
+            ("n-2 (not read)", ("s",), "o"), (second.label, second.blocks, second.owner)
+        )
+        self.assertEqual("p: node n-1 is read without b, s and 1 other node alike: its blocks stay "
+                         "held (podm claim reap, if they are gone)", found.lost)  # fmt: skip
+        (alone,) = subtract_usage(lean({"id": "p"}), Usage(settled=(two,))).nodes or (None,)
+        self.assertIsNone(alone)  # the pod manager no longer has its block
+
+    def test_a_node_that_a_reading_shows_is_not_lost(self):
+        statuses = ({"state": "Composed"}, {"state": "Unused"})
+        for status, nodes in zip(statuses, ([], [{"uri": "/S/1", "blocks": ["a"]}]), strict=True):
+            site = lean({"id": "p", "blocks": [cpu("a", 8, status=status)], "nodes": nodes})
+            node = Node(uri="/S/1", name="n-1", blocks=("a",))
+            found = PodmRemainder(site, Usage(settled=(node,)))
+            self.assertEqual(("", site.nodes), (found.lost, found.podm.nodes))
+            (block,) = found.podm.blocks
+            self.assertEqual(0, msgspec.json.decode(block.status, type=Status).slots)
+
     def test_nothing_held_is_the_same_podm(self):
         site = lean({"id": "p", "blocks": [cpu("a", 8)]})
         self.assertIs(site, subtract_usage(site, Usage()))

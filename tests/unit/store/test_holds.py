@@ -162,7 +162,7 @@ class TestTime:
 class TestSettling:
     """A claim settles with the reading that shows all its nodes, with all their blocks."""
 
-    FREE, USED = {"state": "Unused"}, {"state": "Composed"}
+    FREE, USED = {"state": "Unused", "health": "OK"}, {"state": "Composed"}
 
     def setUp(self):
         super().setUp()
@@ -191,7 +191,7 @@ class TestSettling:
                 self.one.remember(podm(blocks=blocks, nodes=shown))
                 state = self.one.claims.show(self.claim.id).state
                 self.assertEqual("SETTLED" if settled else "COMPOSED", state)
-                self.assertEqual(not settled, bool(usage(self.one)))
+                self.assertEqual(not settled, bool(usage(self.one).blocks))
 
     def test_a_host_stays_held_for_the_life_of_its_node_and_is_free_at_once(self):
         """Readings show a host that is free, or in use while hosts are unmanaged."""
@@ -227,7 +227,7 @@ class TestSettling:
         for name, state in (("x", "COMPOSED"), ("y", "SETTLED")):
             self.one.remember(podm(name, nodes=[{"uri": f"/{name}", "blocks": ["c0"]}]))
             self.assertEqual(state, self.one.claims.show(claim.id).state)
-            self.assertFalse(usage(self.one, name))
+            self.assertFalse(usage(self.one, name).blocks)
         self.assertEqual("COMPOSED", self.one.claims.show(self.claim.id).state)
 
     def test_one_claim_is_settled_beside_another_that_is_not(self):

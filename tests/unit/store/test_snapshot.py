@@ -321,7 +321,7 @@ class TestBatches:
         for claim in claims.values():
             self.assertEqual("SETTLED", self.one.claims.show(claim.id).state)
         changes = self.one.snapshot(position).changes
-        self.assertEqual([False, False], [bool(one.usage) for one in changes])
+        self.assertEqual([{}, {}], [one.usage.blocks for one in changes])
 
     def test_of_two_readings_of_one_pod_manager_the_last_counts(self):
         stored = self.one.remember_all([podm("p", 1), podm("q", 1), podm("p", 2)])
