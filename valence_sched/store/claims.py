@@ -26,6 +26,7 @@ from valence_sched.model.claim import (
     ClaimPart,
     ComposedNode,
     State,
+    made_grants,
 )
 from valence_sched.model.decision import Report
 from valence_sched.model.diagnostic import EffectLog, held_state, unsure_state
@@ -300,14 +301,18 @@ class Claims:
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
         """Record the nodes of a claim, which then holds their blocks; idempotent.
 
-        The claim settles immediately if a reading already shows the nodes.
+        The claim settles immediately if a reading already shows the nodes. No reading shows a
+        placed node: the stored reading counts its amounts from now on.
 
         Raises:
             ClaimState: the claim was not being composed.
             ClaimLost: another claim holds a block of a node.
         """
+        made = {one.id: made_grants(one.grants) for one in nodes if one.is_placed}
 
         def work(connection: sa.Connection) -> Claim:
+            for key in sorted({key_of(one.podm) for one in nodes if made.get(one.id)}):
+                podms.lock_row(connection, key)
             claim = claim_rows.get(connection, claim_id)
             if claim.state in COMPOSED_STATES and claim_rows.are_written(connection, nodes):
                 return claim
@@ -317,6 +322,10 @@ class Claims:
             if not change_state(connection, claim_id, ["COMPOSING"], "COMPOSED", **never):
                 raise state_error(connection, claim_id, "the claim was not being composed")
             claim_rows.write_nodes(connection, nodes)
+            for node in nodes:
+                if grants := made.get(node.id):
+                    used = holds.take_amounts(connection, claim_id, node.podm, grants)
+                    podms.note_changed(connection, node.podm, node.uri, (), used)
             return claim
 
         self._write_expiring(work, None, "recording composed nodes", self._patient)

@@ -12,7 +12,7 @@ from tests.unit.store.site import claimer
 from tests.unit.trees import tree
 from valence_sched.errors import ClaimLost
 from valence_sched.lifecycle.access import PodmAccess
-from valence_sched.model.claim import request_from_node
+from valence_sched.model.claim import NO_USAGE, request_from_node
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 
@@ -113,6 +113,30 @@ class TestPlaced(unittest.TestCase):
                 self.assertEqual("COMPOSED", states.pop(node.uri), hosts)
                 self.assertEqual({"FOREIGN"} if hosts == "unmanaged" else set(),
                                  set(states.values()))  # fmt: skip
+
+    def test_its_amounts_count_once_until_it_is_removed(self):
+        stock, size = "cxl_memory_mib", 65536
+        documents = {"mem-1": tree("mem-1")}
+        with site("servers", "connections", source=None, documents=documents, hosts="free") as here:
+
+            def used():
+                usage = here.store.usages(["mem-1"]).get("mem-1", NO_USAGE)
+                stocks = here.store.load_podms()["mem-1"].stocks
+                total = sum(it.used for it in stocks if it.resource == stock)
+                return total + sum(usage.amounts.values())
+
+            before = used()
+            wanted = {"processor": {"total_cores": 8}, "resources": {stock: size}}
+            claim = here.claim(request(properties=wanted))
+            self.assertEqual(before + size, used())
+            node = here.composer.compose(claim)
+            self.assertTrue(node.is_placed)
+            for _ in range(2):
+                self.assertEqual(before + size, used())
+                here.read_again()
+            here.composer.remove(node)
+            here.read_again()
+            self.assertEqual(before, used())
 
     def test_nothing_is_attached_to_it(self):
         with servers() as here:
