@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import tempfile
 import unittest
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.seam.contract import (
