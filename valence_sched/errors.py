@@ -51,6 +51,15 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 
+def prefixed(text: str, *places: str) -> str:
+    """Return a text behind its places, each named once, even if the text begins with them."""
+    for place in places:
+        text = text.removeprefix(f"{place}: ")
+    *others, last = places
+    names = others if text.startswith(f"{last} ") else places
+    return ": ".join((*names, text))
+
+
 class SchedulerError(Exception):
     """Base of every error this project raises on purpose; its text is one line."""
 
@@ -63,7 +72,7 @@ class SchedulerError(Exception):
 
     def at(self, place: str) -> Self:
         """Prefix the text of the error with the place where it was raised; return the error."""
-        self.args = (one_line(f"{place}: {self}"),)
+        self.args = (one_line(prefixed(str(self), place)),)
         return self
 
     @property

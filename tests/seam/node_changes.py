@@ -165,10 +165,13 @@ class ChangingContract(Contract):
         (block,) = uris(self.change(node, attach=GPU).attached)
         planned = self.change(node, detach_blocks=(block,), dry_run=True)
         self.assertIn("powered on", planned.hazard)
-        with self.assertRaisesRegex(
-            errors.HardwareInUse, "is not declared removable: shut it down"
-        ):
-            self.change(node, detach_blocks=(block,))
+        refusals = []
+        for dry_run in ("server", False):
+            words = "is not declared removable: shut it down"
+            with self.assertRaisesRegex(errors.HardwareInUse, words) as caught:
+                self.change(node, detach_blocks=(block,), dry_run=dry_run)
+            refusals.append(str(caught.exception))
+        self.assertEqual(refusals[0], refusals[1])
         self.assertIn(block, self.blocks(node))
         cycled = self.change(node, detach_blocks=(block,), power_cycle=True)
         self.assertTrue(cycled.power_cycled)

@@ -14,7 +14,7 @@ from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects, with_identity
 from valence_sched.drivers.hardware import read_hardware
-from valence_sched.errors import PodmError, SchedulerError, UnknownName
+from valence_sched.errors import PodmError, SchedulerError, UnknownName, prefixed
 from valence_sched.lifecycle.change import Drain, NodeChanger
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
@@ -142,7 +142,7 @@ class PodmAccess:
         """Read a pod manager and store the reading; PodmError if it cannot be read."""
         found = self.reading(name)
         if isinstance(found, str):
-            raise PodmError(f"{name}: {found.removeprefix(f'{name}: ')}")
+            raise PodmError(prefixed(found, name))
         self.store.remember(found)
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:

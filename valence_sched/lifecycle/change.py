@@ -74,7 +74,8 @@ class NodeChanger:
     ) -> NodeChangeResult:
         """Change a node, or only choose its blocks with ``dry_run``.
 
-        With ``dry_run="server"``, the pod manager is read to find a reason against the change.
+        With ``dry_run="server"``, the pod manager is read to find a reason against the change; its
+        errors are those of the change before its first write.
 
         Raises:
             UnknownName: the node, a block or the flavor is unknown.
@@ -125,6 +126,9 @@ class NodeChanger:
                 with self._connected(node) as composer:
                     hazard, refusal = _hazard(composer, node, chosen.uris), None
                     if dry_run == "server":
+                        if chosen.attach or chosen.grants:
+                            self._refuse_disabled(node)
+                        self._check(composer, node, change, chosen, hazard)
                         refusal = _server_refusal(composer, node, chosen) or ""
                 return replace(result, hazard=hazard, refusal=refusal)
             try:
@@ -210,9 +214,7 @@ class NodeChanger:
         """Hold the blocks and amounts to attach under a claim of their own."""
         if not (chosen.attach or chosen.grants):
             return None
-        if node.podm in self.disabled():
-            hint = f"enable it (podm set {node.podm} --enable)"
-            raise errors.ClaimState(f"pod manager {node.podm!r} is disabled: {hint}")
+        self._refuse_disabled(node)
         stored = self.store.load_podms([node.podm])[node.podm]
         charges, credit = {}, {}
         if node.owner is not None:  # the quota counts the node as it becomes
@@ -227,6 +229,27 @@ class NodeChanger:
             podm=node.podm, generation=stored.generation, shares=(share,), node=node.id
         )
         return self.store.claims.create([part], owner=node.owner, ttl_s=self.ttl_s, credit=credit)
+
+    def _refuse_disabled(self, node: nouns.ComposedNode) -> None:
+        if node.podm in self.disabled():
+            hint = f"enable it (podm set {node.podm} --enable)"
+            raise errors.ClaimState(f"pod manager {node.podm!r} is disabled: {hint}")
+
+    def _check(
+        self,
+        composer: GuardedComposer,
+        node: nouns.ComposedNode,
+        change: NodeChange,
+        chosen: ChosenParts,
+        hazard: str,
+    ) -> None:
+        """Raise the error of a change that must not begin now."""
+        if hazard and not (change.force or change.power_cycle):
+            hint = "shut it down, or use --power-cycle or --force"
+            raise errors.HardwareInUse(f"{hazard}: {hint}")
+        wanted = set(chosen.attach)
+        for conflict in node_conflicts(self.store, composer, node.podm, wanted, node.id):
+            raise errors.ClaimLost(f"{node.podm}: {conflict}", node.podm)
 
     def _apply(
         self,
@@ -243,13 +266,7 @@ class NodeChanger:
         try:
             with awaiting(self.progress, subject, "checking"), self._connected(node) as composer:
                 self.checkpoint("held")
-                hazard = _hazard(composer, node, chosen.uris)
-                if hazard and not (change.force or change.power_cycle):
-                    hint = "shut it down, or use --power-cycle or --force"
-                    raise errors.HardwareInUse(f"{hazard}: {hint}")
-                wanted = set(chosen.attach)
-                for conflict in node_conflicts(self.store, composer, node.podm, wanted, node.id):
-                    raise errors.ClaimLost(f"{node.podm}: {conflict}", node.podm)
+                self._check(composer, node, change, chosen, _hazard(composer, node, chosen.uris))
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
                 if chosen.uris:
                     watch("draining")
@@ -286,7 +303,8 @@ class NodeChanger:
             except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
                 raise error.at(f"node {node.id}") from None
             except errors.PodmError as error:
-                raise errors.PodmError(f"{node.podm}: {node.uri}: {error}") from None
+                text = errors.prefixed(str(error), node.podm, node.uri)
+                raise errors.PodmError(text) from None
 
 
 @dataclass(slots=True)
@@ -578,7 +596,7 @@ class _Steps:
         store.effects.forget("node", node.id)
 
     def failure(self, refused: _Refused) -> errors.SchedulerError:
-        text = f"{self.node.podm}: {self.node.uri}: {refused}"
+        text = errors.prefixed(str(refused), self.node.podm, self.node.uri)
         if refused.conflicts:
             return errors.ClaimLost(text, self.node.podm)
         return errors.ComposeFailed(text, self.node.podm)

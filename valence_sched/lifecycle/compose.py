@@ -79,7 +79,8 @@ class NodeComposer:
                 refused = isinstance(error, errors.PodmError)
                 self._fail(claim, part.podm, f"not started: {error}", refused=refused)
                 if refused:
-                    raise errors.ComposeFailed(f"{part.podm}: {error}", part.podm) from None
+                    text = errors.prefixed(str(error), part.podm)
+                    raise errors.ComposeFailed(text, part.podm) from None
                 raise
             result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
@@ -126,7 +127,8 @@ class NodeComposer:
                 composer = stack.enter_context(self.connect(node.podm))
                 changes = composer.may_change(wanted, node.uri)
             except errors.PodmError as error:
-                raise errors.PodmError(f"{node.podm}: {node.uri}: {error}") from None
+                text = errors.prefixed(str(error), node.podm, node.uri)
+                raise errors.PodmError(text) from None
             except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
                 raise error.at(f"node {node.id}") from None
             watch = functools.partial(self.progress.begin, subject)
@@ -160,7 +162,7 @@ class NodeComposer:
                 raise errors.PodmError(refusal)
         except errors.SchedulerError as error:
             self._fail(claim, podm, f"not started: {error.public_text}", refused=True)
-            raise errors.ComposeFailed(f"{podm}: {error}", podm) from error
+            raise errors.ComposeFailed(errors.prefixed(str(error), podm), podm) from error
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
@@ -221,7 +223,7 @@ class NodeComposer:
             return errors.Unverified(f"{stays}: {what} ({RECONCILE_HINT})")
         why = first or "the service reported success, but composed no node"
         self._fail(claim, podm, why, refused=True)
-        return errors.ComposeFailed(f"{podm}: {why}", podm)
+        return errors.ComposeFailed(errors.prefixed(why, podm), podm)
 
     def _fail(self, claim: nouns.Claim, podm: str, why: str, *, refused: bool = False) -> None:
         """End a claim without a node; count a refusal of the pod manager.

@@ -407,7 +407,7 @@ def _done(text: str) -> Done:
 def _left(podm: str, error: errors.SchedulerError) -> Done:
     if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
         return errors.one_line(f"unchanged: {error}", 400), error.exit_code
-    return _done(f"unchanged: {podm}: {error}")
+    return _done(f"unchanged: {errors.prefixed(str(error), podm)}")
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:

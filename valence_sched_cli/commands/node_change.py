@@ -265,11 +265,10 @@ def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> 
                 command.scheduler_app.write_plan(plan, args.plan)
             hint = f"to carry it out, run podm apply {args.plan}"
             command.closing.append(f"plan written: {hint}")
-    needs_force = bool(result.hazard) and not (change.force or change.power_cycle)
-    if needs_force:
+    if result.hazard and not (change.force or change.power_cycle):
         hint = "shut it down, or use --power-cycle or --force"
         command.closing += [f"would be refused: {result.hazard}", hint]
-    if result.refusal or (result.refusal is not None and not needs_force):
+    if result.refusal is not None:
         command.closing.append(words.phrases.check_line(result))
         command.exit_code = 1 if result.refusal else command.exit_code
     return _table(command, result)

@@ -68,6 +68,8 @@ class Manager:
 
     def is_on(self, node):
         assert node == URI
+        if isinstance(self.on, Exception):
+            raise self.on
         return self.on
 
     def node_blocks(self, node):
@@ -233,6 +235,9 @@ class ChangeCase(unittest.TestCase):
         with self.assertRaisesRegex(kind, words) as caught:
             self.changer(**options).change(self.node_id, change)
         self.assertNotIn("\n", str(caught.exception))
+        parts = str(caught.exception).split(": ")
+        for before, after in itertools.pairwise(parts):
+            self.assertFalse(f"{after} ".startswith(f"{before} "), caught.exception)
         return caught.exception
 
     def node(self):
@@ -309,6 +314,14 @@ class TestChanges(ChangeCase):
         self.manager.in_use = errors.HardwareInUse("p: in use in Ironic")
         with self.assertRaisesRegex(errors.HardwareInUse, "in use in Ironic"):
             self.change(SWAP, dry_run="server")
+        self.manager.hot = False
+        with self.assertRaisesRegex(
+            errors.HardwareInUse, f"^node {self.node_id}: it is powered on"
+        ):
+            self.change(SWAP, dry_run="server")
+        disabled = dataclasses.replace(self.changer(), disabled=lambda: {"p"})
+        with self.assertRaisesRegex(errors.ClaimState, "'p' is disabled: enable it"):
+            disabled.change(self.node_id, SWAP, dry_run="server")
         self.assertEqual([], self.manager.calls)
         self.assert_consistent()
 
@@ -610,6 +623,20 @@ class TestRefusals(ChangeCase):
         self.manager.in_use = errors.HardwareInUse("in use in Ironic")
         self.refused(errors.HardwareInUse, "node vs-.*in use in Ironic", SWAP)
         self.assertEqual([], self.manager.calls)
+
+    def test_no_error_names_its_place_twice(self):
+        node, refused = f"node {self.node_id}", f"^p: {URI}(: found| is off|: no slot)"
+        for form in ("{0}: found no system", "p: {0}: found no system", "{0} is off", "no slot"):
+            with self.subTest(form):
+                self.manager.on, error = True, errors.PodmError(form.format(URI))
+                self.manager.answers = [error]
+                self.refused(errors.ComposeFailed, refused, ATTACH)
+                self.manager.on = error
+                self.refused(errors.PodmError, refused, DETACH)
+        self.manager.on = True
+        for text in ("p: in use", f"{node}: p: in use", f"{node} is in use"):
+            self.manager.in_use = errors.HardwareInUse(text)
+            self.refused(errors.HardwareInUse, f"^{node}(: p: in use| is in use)$", SWAP)
 
     def test_a_pod_manager_that_refuses(self):
         for change, answers in (
