@@ -25,6 +25,7 @@ from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.quantity import format_count
+from valence_sched.model.request import asked_content
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
@@ -346,8 +347,15 @@ class Engine(scheduler.OwnScheduler):
         ):
             provisioner = access.provisioner(claimer)
             result = provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
-        if result.decision is not None:
-            self._no_outage([request], result.decision)
+        if (decided := result.decision) is None:
+            return result
+        if not decided.report.placements and decided.report.policy.shrink != "never":
+            planned, plan = self._planned(request)
+            if plan is not None:
+                content = asked_content(request).decode()
+                result = self._carry_out(plan, key, ttl_s, wait_s, content)
+                return replace(result, decision=planned)
+        self._no_outage([request], decided)
         return result
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
@@ -437,6 +445,13 @@ class Engine(scheduler.OwnScheduler):
     def plan(self, request: Request) -> PlanResult:
         from valence_sched.model.plan import PlanResult
 
+        decided, plan = self._planned(request)
+        if plan is not None and (signatures := self._plan_signatures) is not None:
+            plan = signatures.sign(plan)
+        return PlanResult(decision=decided, plan=plan)
+
+    def _planned(self, request: Request) -> tuple[DecisionResult, Plan | None]:
+        """Return a decision and its plan without a signature."""
         texts: dict[str, bytes] = {}
         policies = self._intake.policies()
         decider = self._intake.decider(self._intake.view(texts), policies)
@@ -445,11 +460,9 @@ class Engine(scheduler.OwnScheduler):
         shrinks: tuple[NodeShrink, ...] = ()
         if not result.report.placements:
             if (shrunk := self._shrink(request, decider, texts)) is None:
-                return PlanResult(decision=result)
+                return result, None
             result, shrinks = shrunk
-        plan = self._planner.plan(result.report, texts, shrinks)
-        signatures = self._plan_signatures
-        return PlanResult(decision=result, plan=signatures.sign(plan) if signatures else plan)
+        return result, self._planner.plan(result.report, texts, shrinks)
 
     def _shrink(
         self, request: Request, decider: Decider, texts: Mapping[str, bytes]
@@ -511,24 +524,23 @@ class Engine(scheduler.OwnScheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> lifecycle.ProvisionResult:
-        from valence_sched.lifecycle.plan import PlanShrinker
-
         self.check_plan(plan)
+        return self._carry_out(plan, key, ttl_s, wait_s)
+
+    def _carry_out(
+        self, plan: Plan, key: str | None, ttl_s: float, wait_s: float, content: str = ""
+    ) -> lifecycle.ProvisionResult:
+        from valence_sched.lifecycle.plan import compose_plan
+
         self._refuse_recordings("composed")
         with (
             self._access(wait_s, ttl_s) as access,
             self._plan_claimer(access.store, plan) as claimer,
         ):
-            claimer.earlier_claim(key)
-            provisioner = access.provisioner(claimer)
+            claimer.key_content = content
             drain = self._drain(access.store)
             changer = access.changer(self.compile_request, self._decide_on, *drain)
-            with PlanShrinker(access.store, plan, changer.change) as shrinker:
-                claimer.shrink = shrinker.detach
-                result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
-                if result.nodes:
-                    shrinker.keep()
-        return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
+            return compose_plan(access, claimer, changer, key, ttl_s)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         self.check_plan(plan)

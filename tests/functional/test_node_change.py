@@ -128,6 +128,42 @@ class TestShrink(NodeCase):
             self.assertEqual([], [it for it in here.asked("claim", "list", "-f", "json").data
                                   if it["State"] == "HELD"])  # fmt: skip
 
+    def test_composing_shrinks_in_one_go_and_claiming_says_what_does(self):
+        with self.full() as here:
+            self.mark(here, "--power-cycle")
+            greedy = (*self.ask, "--policy", "greedy", "--owner", "a")
+            takes = f"nothing is free: takes {self.gpu} from shrinkable node {self.node}"
+            for verb in ("--claim", "--dry-run=server"):
+                done = here.asked(*greedy, verb)
+                self.assertEqual(3, done.code)
+                self.assertIn(takes, done.err)
+                self.assertIn(
+                    "to carry it out, use --compose, or use --plan and podm apply", done.err
+                )
+                self.assertEqual(sorted(self.whole), sorted(self.present(here)))
+            self.assertEqual(3, here.asked(*greedy[:-1], "b", "--compose").code)
+            done = here.asked(*greedy, "--compose", "--key", "k", "-f", "json")
+            self.assertEqual(0, done.code, done.err)
+            self.assertIn(takes, done.err)
+            (row,) = done.data
+            self.assertIn(self.gpu, "".join(row["Blocks"]))
+            self.assertEqual(len(self.whole) - 1, len(self.present(here)))
+            again = here.asked(*greedy, "--compose", "--key", "k", "-f", "json")
+            self.assertEqual((0, row["Node"]), (again.code, again.data[0]["Node"]))
+            self.assertEqual([], here.rows("claim", "reap"))
+
+    def test_a_held_block_is_not_taken_from_a_node(self):
+        with self.full() as here:
+            self.mark(here, "--power-cycle")
+            hosts = here.asked("block", "list", "--podm", "gpu-east", "--free", "-f", "json").data
+            hosts = [one["Block"] for one in hosts if one["Block"].startswith("Compute")]
+            claimed = here.asked("schedule", "--cores", "1", "--count", "20", "--min-count", "1",
+                                 "--claim", "-f", "json")  # fmt: skip
+            self.assertEqual(len(hosts), len(claimed.data))
+            done = here.asked(*self.ask, "--policy", "greedy", "--owner", "a", "--compose")
+            self.assertEqual(3, done.code, done.err)
+            self.assertEqual(sorted(self.whole), sorted(self.present(here)))
+
     def test_wrong_marks_are_one_line(self):
         with self.full() as here:
             for words, code, line in (

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from msgspec.structs import asdict, replace
 
@@ -26,6 +27,7 @@ from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import EffectLog, NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, Preview, ReconcileResult
+from valence_sched.model.node_change import attach_again
 from valence_sched.model.podm_address import contradicts, has_other_blocks, is_address
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import PARALLEL_COMPOSES, Registration
@@ -83,7 +85,11 @@ class PodmAccess:
         return NodeChanger(self.store, self.connect, *functions, *watchers)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
-        return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
+        def give_back(node: nouns.ComposedNode, blocks: Sequence[str]) -> None:
+            changer = self.changer(_without_decision, _without_decision)
+            changer.change(node.id, attach_again(blocks, power_cycle=node.power_cycle))
+
+        return Reconciler(self.store, self.connect, self.read, dry_run, self.progress, give_back)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner for claims of a source; without a source, only for held claims."""
@@ -297,6 +303,10 @@ class PodmAccess:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered (podm create)")
         return ReadTarget(self.members[name], self.password(self.members[name]))
+
+
+def _without_decision(*_words: object) -> NoReturn:
+    raise AssertionError("named blocks need no decision")
 
 
 def _unmanaged_node(podm: str, node: Node) -> nouns.ComposedNode:

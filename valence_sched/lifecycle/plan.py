@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_result
-from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
+from valence_sched.errors import ClaimLost, InventoryIncomplete, UnknownName, one_line
+from valence_sched.lifecycle.access import PodmAccess
+from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.lifecycle.intake import Intake
@@ -22,8 +24,8 @@ from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
-from valence_sched.model.need import Toleration
-from valence_sched.model.node_change import NodeChange
+from valence_sched.model.lifecycle import ProvisionResult
+from valence_sched.model.node_change import NodeChange, attach_again
 from valence_sched.model.plan import Plan, PlanRefresh, make_plan, plan_drift
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import ReadOptions
@@ -38,7 +40,8 @@ MOST_NAMED = 3  # largest number of changes in one line
 class PlanClaimer:
     """Claims a plan once; ``statuses`` are the statuses of unread pod managers.
 
-    After the checks, ``shrink`` detaches the blocks that shrinkable nodes lose.
+    After the checks, ``shrink`` detaches the blocks that shrinkable nodes lose. ``key_content`` is
+    the content of an idempotency key, by default the digest of the plan.
 
     ``claimer`` verifies and holds the plan. A node of the plan is never replaced by another;
     ``claim_lost`` is set if a replacement was requested because of a lost race.
@@ -49,6 +52,7 @@ class PlanClaimer:
     plan: Plan
     statuses: Mapping[str, PodmStatus] = field(default_factory=dict)
     shrink: Callable[[], None] = field(default=lambda: None)
+    key_content: str = ""
     claim_lost: bool = False
     _done: bool = False
 
@@ -56,12 +60,13 @@ class PlanClaimer:
         """Return the claim of this plan under a key, if any; NameTaken for another plan."""
         if key is None:
             return None
-        owner, content = self.plan.decision.request.owner, self.plan.digest
+        owner = self.plan.decision.request.owner
+        content = self.content(self.plan.decision.request)
         self.store.claims.find_by_key(owner, f"{key}#1", content)  # the key of a split claim
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
-        return self.plan.digest
+        return self.key_content or self.plan.digest
 
     def claim(
         self, request: Request, *, owner: str | None = None, key: str | None = None,
@@ -103,7 +108,7 @@ class PlanClaimer:
             owner=owner,
             key=key,
             ttl_s=ttl_s,
-            content=self.plan.digest,
+            content=self.content(decision.request),
             partial=False,
             dispatched=decision if dispatched else None,
         )
@@ -183,23 +188,35 @@ class PlanShrinker:
     """Detaches the blocks that shrinkable nodes lose; attaches them again unless they are kept.
 
     A ``with`` block attaches them at its end. ``change`` changes a node as any other change: after
-    the drain hook and the guard of Ironic.
+    the drain hook and the guard of Ironic. If the process dies, a reconciler attaches the blocks
+    after ``ttl_s``.
     """
 
     def __init__(
-        self, store: Store, plan: Plan, change: Callable[[str, NodeChange], object]
+        self, store: Store, plan: Plan, change: Callable[[str, NodeChange], object], ttl_s: float
     ) -> None:
-        self._store, self._plan, self._change = store, plan, change
+        self._store, self._plan, self._change, self._ttl_s = store, plan, change, ttl_s
         self._undo = contextlib.ExitStack()
+        self._taken: list[NodeShrink] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self.leave()  # interrupted: the nodes of the plan may be composed
         self._undo.close()
 
-    def keep(self) -> None:
+    def leave(self) -> None:
+        """Leave the blocks detached; a reconciler decides later who has them."""
         self._undo.pop_all()
+
+    def keep(self) -> None:
+        """Leave the blocks to the nodes of the plan."""
+        self.leave()
+        for one in self._taken:
+            with contextlib.suppress(UnknownName):  # the node was deleted meanwhile
+                self._store.node_changes.end_taking(one.node, one.blocks)
 
     def detach(self) -> None:
         """Raise ClaimLost if a node is not shrinkable any more for the owner of the plan."""
@@ -210,15 +227,36 @@ class PlanShrinker:
                 text = f"node {one.node} is not shrinkable any more"
                 raise ClaimLost(f"the plan is out of date: {text}", one.podm)
             change = NodeChange(detach_blocks=one.blocks, before=one.before, power_cycle=cycle)
-            self._change(one.node, change)
+            self._store.node_changes.take(one.node, one.blocks, self._ttl_s)
+            self._taken.append(one)
             self._undo.callback(self._attach, one)
+            self._change(one.node, change)
 
     def _attach(self, one: NodeShrink) -> None:
-        every = (Toleration(operator="Exists"),)  # the node had its blocks in spite of taints
-        cycle = one.power_cycle
-        back = NodeChange(attach_blocks=one.blocks, power_cycle=cycle, tolerations=every)
-        self._change(one.node, back)
+        self._change(one.node, attach_again(one.blocks, power_cycle=one.power_cycle))
+        if self._store.nodes.show(one.node).state == "COMPOSED":  # else the effect is unknown
+            self._store.node_changes.end_taking(one.node, one.blocks)
         self._store.effects.forget("node", one.node)
+
+
+def compose_plan(
+    access: PodmAccess, claimer: PlanClaimer, changer: NodeChanger, key: str | None, ttl_s: float
+) -> ProvisionResult:
+    """Compose the nodes of a plan once, after the blocks that it takes are detached."""
+    plan = claimer.plan
+    claimer.earlier_claim(key)
+    provisioner = access.provisioner(claimer)
+    longest_s = changer.ttl_s * (len(plan.shrinks) + 1)
+    with PlanShrinker(access.store, plan, changer.change, longest_s) as shrinker:
+        claimer.shrink = shrinker.detach
+        result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
+        if result.nodes:
+            shrinker.keep()
+        elif result.unverified:
+            shrinker.leave()
+    shrinks = plan.shrinks if result.nodes else ()
+    lost = result.claim_lost or claimer.claim_lost
+    return replace(result, claim_lost=lost, shrinks=shrinks)
 
 
 class Planner:

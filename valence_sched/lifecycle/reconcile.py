@@ -28,11 +28,16 @@ LOST_S = 60.0  # a block that its pod manager has dropped for so long is no long
 Done = tuple[str, int]
 
 
+def _no_changer(node: nouns.ComposedNode, _blocks: Sequence[str]) -> None:
+    raise errors.ClaimState(f"node {node.id} cannot be changed here")
+
+
 @dataclass(frozen=True, slots=True)
 class Reconciler:
     """Reconciles a store; a dry run changes nothing.
 
-    ``connect`` opens the composer of a pod manager, ``read`` reads a pod manager.
+    ``connect`` opens the composer of a pod manager, ``read`` reads a pod manager. ``give_back``
+    attaches blocks to a node that lost them to a plan.
     """
 
     store: Store
@@ -40,6 +45,7 @@ class Reconciler:
     read: Callable[[str], FullPodm | None]
     dry_run: bool = False
     progress: Progress = field(default_factory=NoProgress)
+    give_back: Callable[[nouns.ComposedNode, Sequence[str]], object] = field(default=_no_changer)
 
     def reconcile(self) -> Iterator[Action]:
         """Do the actions, and yield each when it is done."""
@@ -48,10 +54,13 @@ class Reconciler:
         for claim in self.store.claims.list_stuck():
             done = self._decide(claim) if claim.state == "COMPOSING" else self._end_change(claim)
             yield _claim_action(claim, done)
-        nodes = self.store.nodes.list()
-        left_off = self.store.node_changes.left_off(nodes)
-        for node in (one for one in nodes if one.id in left_off and one.state == "COMPOSED"):
+        nodes = [node for node in self.store.nodes.list() if node.state == "COMPOSED"]
+        left_off, shrunk = self.store.node_changes.overdue(nodes)
+        for node in left_off:
             yield _node_action(node.id, node.podm, self._start(node))
+        for node in shrunk:
+            if (given := self._give_back(node)) is not None:
+                yield _node_action(node.id, node.podm, given)
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
@@ -188,6 +197,26 @@ class Reconciler:
         except errors.SchedulerError as error:
             return _left(node.podm, error)
         return "started: it was shut down for a change", 0
+
+    def _give_back(self, node: nouns.ComposedNode) -> Done | None:
+        """Attach the blocks that a dead plan has taken, unless the node of the plan has them."""
+        nodes, claims = self.store.nodes.list(node.podm), self.store.claims.list(podm=node.podm)
+        users = {uri: one.id for one in nodes for uri in one.blocks}
+        held = {uri: one.id for one in claims for part in one.parts for uri in part.blocks}
+        back = [uri for uri in node.taken if uri not in users and uri not in held]
+        kept = [uri for uri in node.taken if uri in users]
+        if len(back) + len(kept) < len(node.taken):
+            claim = next(held[uri] for uri in node.taken if uri not in (*back, *kept))
+            return _done(f"unchanged: claim {claim} still holds a block that a plan has taken")
+        if self.dry_run:
+            return _attached(back) if back else None
+        if back:
+            try:
+                self.give_back(node, back)
+            except errors.SchedulerError as error:
+                return _left(node.podm, error)
+        self.store.node_changes.end_taking(node.id, node.taken)
+        return _attached(back) if back else None
 
     def _undo(
         self, claim: nouns.Claim, nodes: list[nouns.ComposedNode], lost: errors.ClaimLost
@@ -398,6 +427,11 @@ def _detach(
         remaining = amounts if rest.amounts is None else rest.amounts
         reason, left = rest.reason, [one.uri for one in remaining]
     return f"{', '.join(left)} could not be detached: {reason}" if left else ""
+
+
+def _attached(blocks: Sequence[str]) -> Done:
+    names = ", ".join(uri.rpartition("/")[2] for uri in blocks)
+    return _done(f"attached {names} again: the plan that took it was not carried out")
 
 
 def _done(text: str) -> Done:

@@ -359,8 +359,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     attached, or the amounts that are being detached. ``undo_claim`` is the claim of blocks that
     were detached to make room: they are attached again if the others cannot be attached. A node
     that was shut down for a change is started again before ``off_until``, else by a reconciler. A
-    reconciler has found blocks of the node free since ``lost_at``. ``changes`` has the content of
-    each finished change by its idempotency key.
+    reconciler has found blocks of the node free since ``lost_at``. A plan has detached the
+    ``taken`` blocks: after ``taken_until``, a reconciler attaches them again unless a node has
+    them. ``changes`` has the content of each finished change by its idempotency key.
     """
 
     id: Name
@@ -382,6 +383,8 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     undo_claim: Name | None = None
     off_until: float | None = None
     lost_at: float | None = None
+    taken: tuple[Name, ...] = ()
+    taken_until: float = 0.0
     changes: dict[str, str] = {}
     shrinkable: bool = False
     floor: Name | None = None

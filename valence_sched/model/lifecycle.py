@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim, ComposedNode, sum_devices
+from valence_sched.model.claim import Claim, ComposedNode, NodeShrink, sum_devices
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import Devices, LeanPodm
 
@@ -62,7 +62,8 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
     system uses the hardware; ``use_unknown``: the use of the hardware is unknown. ``notes`` name
-    nodes that were composed on other hardware.
+    nodes that were composed on other hardware. ``shrinks`` are the nodes that lost blocks to these
+    nodes.
     """
 
     decision: DecisionResult | None = None
@@ -70,6 +71,7 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     failures: tuple[str, ...] = ()
     unverified: tuple[UnverifiedNode, ...] = ()
     notes: tuple[str, ...] = ()
+    shrinks: tuple[NodeShrink, ...] = ()
     claim_lost: bool = False
     use_unknown: bool = False
 

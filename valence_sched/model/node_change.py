@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of living nodes: devices that are attached and detached."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -117,6 +117,12 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
         """Whether the change attaches or detaches a block or an amount."""
         amounts = self.attached_amounts or self.detached_amounts
         return bool(self.attached or self.detached or amounts)
+
+
+def attach_again(blocks: Sequence[str], *, power_cycle: bool) -> NodeChange:
+    """Return the change that gives a node blocks that it had, in spite of their taints."""
+    every = (Toleration(operator="Exists"),)
+    return NodeChange(attach_blocks=tuple(blocks), power_cycle=power_cycle, tolerations=every)
 
 
 def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:

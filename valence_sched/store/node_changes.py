@@ -248,10 +248,32 @@ class NodeChanges(Stored):
         return self._database.patient().write(work, "recording that a node is started")
 
     @transaction("reading nodes")
-    def left_off(self, connection: sa.Connection, nodes: Sequence[ComposedNode]) -> list[str]:
-        """Return the ids of the nodes that should have been started again by now."""
+    def overdue(
+        self, connection: sa.Connection, nodes: Sequence[ComposedNode]
+    ) -> tuple[list[ComposedNode], list[ComposedNode]]:
+        """Return the nodes that should have been started again by now, or have taken blocks."""
         at = float(connection.scalar(sa.select(now())) or 0.0)
-        return [one.id for one in nodes if one.off_until is not None and one.off_until <= at]
+        left_off = [one for one in nodes if one.off_until is not None and one.off_until <= at]
+        return left_off, [one for one in nodes if one.taken and one.taken_until <= at]
+
+    @transaction("recording an intent to take blocks", write=True)
+    def take(
+        self, connection: sa.Connection, node_id: str, blocks: Sequence[str], ttl_s: float
+    ) -> None:
+        """Record that blocks of a node are detached for a plan, which may still fail."""
+        node, _ = _locked(connection, node_id)
+        taken = tuple(dict.fromkeys((*node.taken, *blocks)))
+        until = float(connection.scalar(sa.select(now())) or 0.0) + ttl_s
+        _written(connection, replace(node, taken=taken, taken_until=max(until, node.taken_until)))
+
+    def end_taking(self, node_id: str, blocks: Sequence[str]) -> None:
+        """Record that a plan keeps blocks of a node, or that the node has them again."""
+
+        def work(connection: sa.Connection) -> None:
+            node, _ = _locked(connection, node_id)
+            _written(connection, replace(node, taken=_without(node.taken, blocks)))
+
+        self._database.patient().write(work, "ending a plan that takes blocks")
 
     @transaction("recording lost blocks", write=True)
     def note_lost(

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.model.claim import TTL_S, WAIT_S, Claim, ComposedNode, State, disabled_error
+from valence_sched.model.claim import (
+    TTL_S,
+    WAIT_S,
+    Claim,
+    ComposedNode,
+    NodeShrink,
+    State,
+    disabled_error,
+)
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.lifecycle import (
     Action,
@@ -65,6 +73,7 @@ class _Outcome:
     failures: list[str] = field(default_factory=list)
     unverified: list[UnverifiedNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    shrinks: list[NodeShrink] = field(default_factory=list)
     failed_zones: set[str] = field(default_factory=set)
     claim_lost: bool = False
     use_unknown: bool = False
@@ -83,6 +92,7 @@ class _Outcome:
         self.failures += [paths.line_below(zone, line) for line in result.failures]
         self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
         self.notes += [paths.line_below(zone, line) for line in result.notes]
+        self.shrinks += [paths.below(zone, one) for one in result.shrinks]
         self.claim_lost |= result.claim_lost
         self.use_unknown |= result.use_unknown
         if result.failures:
@@ -105,6 +115,7 @@ class _Outcome:
             failures=tuple(self.failures),
             unverified=tuple(self.unverified),
             notes=tuple(self.notes),
+            shrinks=tuple(self.shrinks),
             claim_lost=self.claim_lost,
             use_unknown=self.use_unknown,
         )

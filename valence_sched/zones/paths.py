@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.model import hardware, lifecycle
 from valence_sched.model.capacity import StrandedAmount
-from valence_sched.model.claim import Claim, ClaimPart, ComposedNode
+from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, NodeShrink
 from valence_sched.model.decision import Candidate, PoolRef, SilentZone
 from valence_sched.model.inventory import Podm
 from valence_sched.model.node_change import NodeChangeResult
@@ -28,6 +28,7 @@ _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     Claim: ("id", "parts"),
     ClaimPart: ("podm", "node"),
     ComposedNode: ("id", "podm", "claim", "undo_claim"),
+    NodeShrink: ("node", "podm"),
     StrandedAmount: ("podm",),
     Candidate: ("podm",),
     PoolRef: ("podm",),

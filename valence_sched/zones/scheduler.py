@@ -6,12 +6,12 @@ the missing zones. A *routed* verb calls the zone with the named object. The zon
 handles every other verb.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError
+from valence_sched.errors import NoPodm, RequestError, ServiceError, UnknownName, UsageError
 from valence_sched.model import decision as nouns, hardware
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim
@@ -81,7 +81,37 @@ class ZoneScheduler(Scheduler):
         provision, selected = self._nodes.compose(
             request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
         )
-        return replace(provision, decision=decision.result(selected))
+        decided = decision.result(selected)
+        is_placed = decided is None or bool(decided.report.placements)
+        # a zone below composes alone, so that a key here would not name its nodes
+        if selected is not None and decided is not None and not (is_placed or key):
+            for zone, planned in self._shrinking(request, decided.report):
+                own = self._below.requests(request)(zone)
+                compose = self._below.part(zone).compose
+                found = compose(own, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
+                provision = provision_below(zone, found) if zone else found
+                decided = _planned_in(zone, planned, selected).decision
+                break
+        return replace(provision, decision=decided)
+
+    def _shrinking(
+        self, request: Request, report: nouns.Report
+    ) -> Iterator[tuple[str, PlanResult]]:
+        """Yield each zone whose shrinkable nodes make room for a request, with its plan.
+
+        A request whose group covers all zones gets none, since the plan of a zone knows only the
+        nodes of this zone.
+        """
+        group = request.group
+        if report.policy.shrink == "never" or (group and group.hard and crosses_zones(request)):
+            return
+        for zone in ("", *sorted(self._below.children)):
+            try:
+                found = self._below.part(zone).plan(self._below.requests(request)(zone))
+            except (ServiceError, NoPodm):  # the report names a silent zone
+                continue
+            if found.plan is not None and found.plan.shrinks:
+                yield zone, found
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
         """Reconcile the zone's own pod managers and its claims; child zones reconcile theirs."""
@@ -193,7 +223,10 @@ class ZoneScheduler(Scheduler):
         self._check_group(request)
         sealed, selected = self._zoned.select(request)
         if len(selected.nodes) < sealed.request.required_count:
-            return PlanResult(decision=self._zoned.result(request, sealed, selected, "report"))
+            decided = self._zoned.result(request, sealed, selected, "report")
+            for zone, found in self._shrinking(request, decided.report):
+                return _planned_in(zone, found, selected)
+            return PlanResult(decision=decided)
         zones = sorted({one.chosen.zone.partition("/")[0] for one in selected.nodes})
         if len(zones) > 1:
             names = ", ".join(zone or OWN for zone in zones)
@@ -203,11 +236,7 @@ class ZoneScheduler(Scheduler):
         if selected.request is not None:  # the supplies of all zones, not of this one alone
             request = replace(request, mix=as_asked_below(selected.request).mix)
         found = self._below.part(zone).plan(self._below.requests(request)(zone))
-        if not zone:
-            return found
-        report = result.zoned_report(zone, found.decision.report, selected)
-        plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
-        return PlanResult(decision=replace(found.decision, report=report), plan=plan)
+        return _planned_in(zone, found, selected)
 
     def check_plan(self, plan: Plan) -> None:
         zone, plan = self._placed(plan)
@@ -262,6 +291,15 @@ class ZoneScheduler(Scheduler):
                 text = f"the plan has pod manager {podm!r}, which is unknown here"
                 raise RequestError(f"{text}: apply it at the zone that has it") from None
         return zone
+
+
+def _planned_in(zone: str, found: PlanResult, selected: Selected) -> PlanResult:
+    """Return the plan of a zone with the names that its parent uses."""
+    if not zone:
+        return found
+    report = result.zoned_report(zone, found.decision.report, selected)
+    plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
+    return PlanResult(decision=replace(found.decision, report=report), plan=plan)
 
 
 class _Selecting:

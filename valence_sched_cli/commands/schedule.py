@@ -126,6 +126,8 @@ class SchedulePodm(base.Lister):
             if result is None:
                 self.closing.append(f"--key {args.key} already belongs to this claim")
             self.closing += claims.claim_lines(self, claim) if claim else []
+            if result is not None:
+                self._shrunk(request, scheduler, result)
             if result is None:
                 assert claim is not None, "there is a new decision or an earlier claim"
                 self._log_no_report()
@@ -139,10 +141,8 @@ class SchedulePodm(base.Lister):
                     result = scheduler.select_destinations(request, detail=self._detail)
                 else:
                     result = self._plan(request, scheduler)
-            acts = args.plan or args.dispatch or args.dry_run == "server"
-            fits = result.report.placements or result.report.policy.shrink == "never"
-            if not (acts or fits):
-                result = self._shrunk(scheduler.plan(request), result)
+            if args.plan is None:
+                result = self._shrunk(request, scheduler, result)
             if args.dispatch is not None and result.report.placements:
                 report = self.scheduler_app.dispatchable(scheduler, result.report)
                 result = msgspec.structs.replace(result, report=report)
@@ -190,14 +190,26 @@ class SchedulePodm(base.Lister):
         return planned.decision
 
     def _shrunk(
-        self, planned: model.plan.PlanResult, result: model.decision.DecisionResult
+        self,
+        request: model.request.Request,
+        scheduler: model.scheduler.Scheduler,
+        result: model.decision.DecisionResult,
     ) -> model.decision.DecisionResult:
-        """Return the decision that takes blocks from shrinkable nodes, else the one without."""
+        """Return the decision that takes blocks from shrinkable nodes, else the one without.
+
+        A claim, a dispatched decision and a preview take nothing: a line tells what does.
+        """
+        report, args = result.report, self.args
+        if report.placements or report.policy.shrink == "never":
+            return result
+        planned = scheduler.plan(request)
         if planned.plan is None:
             return result
         self.closing += words.phrases.shrink_lines(planned.plan.shrinks)
-        self.closing.append("to carry it out, write a plan with --plan, and run podm apply")
-        return planned.decision
+        direct = "omit --key" if args.compose else "use --compose"  # over zones, without a key
+        self.closing.append(f"to carry it out, {direct}, or use --plan and podm apply")
+        acts = args.claim or args.dispatch is not None or args.dry_run == "server"
+        return result if acts else planned.decision
 
     def _compose(self, request: model.request.Request) -> base.Table:
         args, by = self.args, ""
@@ -206,8 +218,10 @@ class SchedulePodm(base.Lister):
         if result.decision is None:
             self._log_no_report()
         elif not result.decision.report.placements:
+            self._shrunk(request, self.scheduler(args), result.decision)
             return self._show_decision(result.decision)
         else:
+            self.closing += words.phrases.shrink_lines(result.shrinks)
             nodes = model.quantity.format_count(request.count, "node")
             facts = [("Composed", f"{len(result.nodes)} of {nodes}")]
             self._write_report(result.decision.report, facts)

@@ -52,6 +52,9 @@ class Scripted:
         self.calls = []
         self.checks = []  # the request and the node of each check before a change
 
+    def node_blocks(self, _node):
+        return None
+
     def _answer(self, verb):
         self.calls.append(verb)
         if isinstance(answer := self._answers[verb], Exception):

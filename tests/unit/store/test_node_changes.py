@@ -353,13 +353,13 @@ class TestNodeChanges:
         self.assertFalse(usage(self.one).blocks)
 
     def test_power_is_noted_in_the_history(self):
-        for ttl_s, left_off in ((TTL_S, []), (1e-6, [self.node])):
+        for ttl_s, left_off in ((TTL_S, 0), (1e-6, 1)):
             node = self.changes.shut_down(self.node, ttl_s)
             self.assertEqual("shut down", self.one.events(self.claim)[-1].kind)
-            self.assertEqual(left_off, self.changes.left_off([node]))
+            self.assertEqual(([node] * left_off, []), self.changes.overdue([node]))
         node = self.changes.started(self.node)
         self.assertEqual("started", self.one.events(self.claim)[-1].kind)
-        self.assertEqual((None, []), (node.off_until, self.changes.left_off([node])))
+        self.assertEqual((None, ([], [])), (node.off_until, self.changes.overdue([node])))
 
     def test_of_several_changes_at_a_time_one_begins(self):
         held = [self.held("c1"), self.held("c2"), self.held("c3")]

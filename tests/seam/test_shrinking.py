@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composing takes the surplus of shrinkable nodes: here, through a service, and over zones."""
+
+import contextlib
+import tempfile
+import unittest
+from pathlib import Path
+
+import msgspec
+
+from tests.seam.contract import request
+from tests.seam.test_engine import EXAMPLE
+from tests.service.serving import wait_for
+from tests.service.zone_services import ZoneServices, scheduler
+from valence_sched.app import App
+from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.node_change import NodeChange, uris
+from valence_sched.model.reading import ReadOptions, Selection
+from valence_sched.model.registration import Registration, with_marks
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+PODM = "gpu-east"
+POLICIES = """\
+policies:
+- {name: greedy, shrink: last, filters: [enabled, alive, capacity, devices], weighers: [room]}
+"""
+GPU = {"accelerators": [{"kind": "GPU"}]}
+
+
+class ShrinkingCase:
+    """A node of owner a with two GPUs, of which it needs one; a mixin of a test case.
+
+    ``start`` returns the scheduler to compose with, and that of the pod manager.
+    """
+
+    key: str | None = "k"
+
+    def setUp(self):
+        stack = self.enterContext(contextlib.ExitStack())
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.policies = str(self.folder / "policies.yaml")
+        Path(self.policies).write_text(POLICIES)
+        podm = stack.enter_context(served(EXAMPLE))[PODM]
+        self.scheduler, own = self.start(stack, podm)
+        wanted = {"processor": {"total_cores": 8}, **GPU}
+        (self.node,) = own.compose(request(properties=wanted, owner="a")).nodes
+        more = msgspec.convert({"attach": GPU}, NodeChange)
+        (self.gpu,) = uris(own.change_node(self.node.id, more).attached)
+
+        def free():
+            blocks = own.blocks(BlockFilter(podm=PODM, free=True))
+            return [one.uri for one in blocks if one.devices.accelerators]
+
+        marked = with_marks(own.registration(PODM).registration, free(), "x", {})
+        own.change_registration(PODM, marked)
+        wait_for(lambda: not free())
+        own.change_node(self.node.id, NodeChange(shrinkable=True, power_cycle=True))
+        self.own = own
+
+    def wanted(self, **fields):
+        properties = {"processor": {"total_cores": 1}, **GPU}
+        return request(properties=properties, policy="greedy", **{"owner": "a", **fields})
+
+    def test_the_surplus_of_a_node_is_composed_and_nothing_of_other_owners(self):
+        planned = self.scheduler.plan(self.wanted())
+        self.assertEqual([(self.gpu,)], [one.blocks for one in planned.plan.shrinks])
+        refused = self.scheduler.compose(self.wanted(owner="b"))
+        self.assertEqual(((), ()), (refused.nodes, refused.shrinks))
+        self.assertEqual("nothing_fits", refused.decision.report.outcome)
+        if self.key is None:
+            self.assertEqual((), self.scheduler.compose(self.wanted(), key="k").nodes)
+        done = self.scheduler.compose(self.wanted(), key=self.key)
+        (node,) = done.nodes
+        self.assertIn(self.gpu, node.blocks)
+        (shrunk,) = done.shrinks
+        self.assertTrue(shrunk.node.endswith(self.node.id))
+        self.assertEqual(node.podm, shrunk.podm)
+        self.assertEqual(
+            node.podm.rpartition("/")[2], done.decision.report.placements[0].chosen.podm
+        )
+        self.assertEqual({*self.node.blocks}, {*self.own.node_record(self.node.id).node.blocks})
+        if self.key is not None:
+            again = self.scheduler.compose(self.wanted(), key=self.key)
+            self.assertEqual([node.id], [one.id for one in again.nodes])
+        self.assertIsNone(self.scheduler.claim(self.wanted()).claim)
+
+
+class TestHere(ShrinkingCase, unittest.TestCase):
+    """The scheduler is in this process."""
+
+    def start(self, stack, podm):
+        state = f"sqlite:///{self.folder}/state.sqlite"
+        with Store(state) as store:
+            store.register(Registration(name=PODM, url=podm.url))
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        app = App(environ=dict.fromkeys(homes, str(self.folder)))
+        live = ReadOptions(state=state)
+        engine = app.engine(Selection(policy_files=(self.policies,), live=live))
+        return engine, engine
+
+
+class TestService(ShrinkingCase, unittest.TestCase):
+    """The scheduler is a service."""
+
+    def start(self, stack, podm):
+        url = ZoneServices(stack).start("one", served=[podm], policy_files=(self.policies,))
+        return scheduler(url), scheduler(url)
+
+
+class TestZones(ShrinkingCase, unittest.TestCase):
+    """The scheduler is a zone without pod managers, over the zone of the node."""
+
+    key = None  # a key shrinks no node over zones
+
+    def start(self, stack, podm):
+        services, files = ZoneServices(stack), {"policy_files": (self.policies,)}
+        east = services.start("east", served=[podm], **files)
+        return scheduler(services.start("top", children={"east": east}, **files)), scheduler(east)
+
+
+if __name__ == "__main__":
+    unittest.main()
