@@ -243,7 +243,8 @@ def decode_known_fields(
     """Decode a document without its unknown fields, with a warning that names some of them."""
     check_depth(data, file)
     unknown: list[str] = []
-    known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
+    (known_type,) = types_at(kind, "$")
+    known = _drop_unknown_fields(msgspec.json.decode(data), known_type, "$", unknown)
     names = ", ".join(unknown[:MAX_NAMED_FIELDS])
     if len(unknown) > MAX_NAMED_FIELDS:
         names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"

@@ -35,6 +35,11 @@ ANSWER = b'{"content":"c","status":200,"headers":{},"body":1}'
 class DamageCase:
     """A test case with two objects of each kind: of a pod manager ``bad`` and of ``good``."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.report = make_test_plan(podm("p")).decision
+
     def setUp(self):
         super().setUp()
         self.claims = {name: self.fill(name) for name in ("bad", "good")}
@@ -54,7 +59,7 @@ class DamageCase:
         store.claims.finish_composing(claim.id, [node])
         held = store.claims.create([part(name, generation, "c1")], owner=name)
         summary = DecisionSummary(id=name, decided_at=0.0, owner=name)
-        store.decisions.save(name, DECISION, summary, make_test_plan(podm("p")).decision)
+        store.decisions.save(name, DECISION, summary, self.report)
         store.dispatches.finish(store.dispatches.take(99.0), [])
         store.records.put_new(f"answer-{name}", ANSWER)
         store.zones.add(ZoneRegistration(name=name, url=f"http://{name}.invalid"))
