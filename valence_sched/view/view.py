@@ -94,8 +94,8 @@ MOST_MEMOISED = 256  # values that a View remembers for plug-ins
 #: The first item of the keys of remembered values that no node changes.
 FIXED = frozenset(
     {
-        *("total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "tight"),
-        "single",
+        *("total", "inverse", "inverses", "constant", "all rows", "has fact", "number"),
+        *("remaining", "single"),
     }
 )
 

@@ -17,6 +17,7 @@ from valence_sched.view.terms import CostRule, FactRule, PreferenceRule, matches
 from valence_sched.weighers.cost import cost
 from valence_sched.weighers.curve import Point, curve
 from valence_sched.weighers.failures import failures
+from valence_sched.weighers.level import level
 from valence_sched.weighers.preference import preference
 from valence_sched.weighers.scarce import scarce
 from valence_sched.weighers.tight import tight
@@ -512,3 +513,48 @@ class TestTight(WeigherCase):
             message = f"^the scale of 'cores' must be above 0, not {scale}$"
             with self.subTest(scale), self.assertRaisesRegex(ValueError, message):
                 tight(view(*self.SITE), asked, of={"cores": scale})
+
+
+class TestLevel(WeigherCase):
+    SITE = (
+        {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
+         "blocks": [gpus("a", pools=["1"]), gpus("b", count=4, pools=["2"])]},
+        {"id": "b", "blocks": [gpus("c", count=50)]},
+    )  # fmt: skip
+    CARD = request({"accelerators": [{}]})
+
+    def test_the_pool_with_most_left_scores_highest_and_a_single_pool_is_not_compared(self):
+        # with two pools, half of the difference to 1 / 2 counts
+        expected = [0.5 + (1 / 13 - 0.5) / 2, 0.5 + (4 / 16 - 0.5) / 2, 0.5]
+        self.scores(expected, level, self.CARD, *self.SITE)
+
+    def test_resources_that_are_not_requested_do_not_count(self):
+        asked = request({"processor": {"total_cores": 10}})
+        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
+                 "blocks": [cpu("c", 10, pools=["1"]), cpu("d", 10, pools=["2"]),
+                            gpus("b", count=4, pools=["2"])]}  # fmt: skip
+        self.scores([0.5 + (1 / 13 - 0.5) / 2] * 2, level, asked, pools)
+
+    def test_amounts_are_in_nodes_of_the_mix(self):
+        asked = mixed(self.CARD, ({"accelerators": [{}, {}]}, 1.0))
+        self.scores([0.5 + (0.5 / 12.5 - 0.5) / 2, 0.5 + (2 / 14 - 0.5) / 2],
+                    level, asked, self.SITE[0])  # fmt: skip
+
+    def test_within_a_pod_manager_a_pool_counts_against_the_mean_of_all(self):
+        mean = 2.5 / 14.5
+        expected = [(1 + 1 / 13 - mean) / 2, (1 + 4 / 16 - mean) / 2, 0.5]
+        self.scores(expected, level, self.CARD, *self.SITE, within="podm")
+
+    def test_a_pool_scores_the_same_without_the_other_rows(self):
+        site = view(*self.SITE)
+        for within in ("site", "podm"):
+            every = level(site, self.CARD, within=within).tolist()
+            for row in range(3):
+                found = level(site.take([row]), self.CARD, within=within).tolist()
+                self.assertEqual(every[row : row + 1], found)
+
+    def test_all_pools_of_a_full_pod_manager_score_alike(self):
+        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
+                 "blocks": [gpus("a", pools=["1"], status=USED)]}  # fmt: skip
+        self.scores([0.25, 0.25], level, self.CARD, pools)
+        self.scores([0.5, 0.5], level, self.CARD, pools, within="podm")

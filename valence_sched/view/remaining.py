@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The remaining amounts of a pool or pod manager, in nodes of the mix of flavors."""
+
+import functools
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Meta
+
+from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_stock
+from valence_sched.model.request import FlavorShare, Request
+from valence_sched.view.availability import weighted_sum
+from valence_sched.view.block_kinds import read_only
+from valence_sched.view.view import By, Floats, View
+
+Scale = Annotated[float, Meta(gt=0, le=10**15)]
+Within = Literal["site", "podm"]
+#: Returns the remaining amounts by row, of the pool or of the pod manager.
+Remaining = Callable[[By], Floats]
+
+NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
+_ORDER = operator.attrgetter("kind", "measure", "resource")
+COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # GPUs are accelerators
+
+
+def score_remaining(
+    view: View,
+    request: Request,
+    score: Callable[[View, Remaining], Floats],
+    key: Hashable,
+    of: Mapping[str, Scale] = NO_SCALES,
+    *,
+    only_requested: bool = False,
+) -> Floats:
+    """Return a score of the remaining amounts of every row; the View memoises it by ``key``.
+
+    The remaining amount is the sum of ``amount / scale`` over all resources of blocks, each stock,
+    and each custom class, or over the requested resources only. The amount is the free amount of a
+    requested resource, and the total of any other resource. The scale is the mean amount in a node
+    of the mix of flavors, else the requested amount. A resource without a scale counts as 1 if the
+    row has any of it. ``of`` sets scales by measure or by stock resource.
+    """
+    digest = request.mix.digest if request.mix.shares else ""
+    resources = tuple([(need.kind, need.measure, need.resource) for need in request.needs])
+    kinds, names = view.kinds, tuple(view.resources)
+    own_key = ("remaining", digest, resources, names, len(kinds), only_requested, *of.items())
+    terms: _Terms | None = kinds.derived.get(own_key)
+    if terms is None:
+        terms = _new_terms(view, request, of, own_key)
+        terms = kinds.derived.store(own_key, terms._replace(others=()) if only_requested else terms)
+
+    def make(inverse_scales: Floats = terms.inverse_scales) -> Floats:
+        return read_only(score(view, functools.partial(_remaining, view, terms, inverse_scales)))
+
+    if not terms.unscaled:  # the scales do not depend on the amounts of the request
+        return view.memoise_free(key, own_key, make)  # type: ignore[no-any-return]
+    own = _mean_amounts(FlavorShare(request.needs))
+    scales = np.array([1.0 / own[one] for one in terms.needed])
+    return make(np.where(terms.inverse_scales > 0.0, terms.inverse_scales, scales))
+
+
+class _Terms(NamedTuple):
+    """The terms of the remaining amounts: free amounts of ``needed``, total amounts of ``others``.
+
+    ``key`` identifies the terms. If ``unscaled``, needed resources of inverse scale 0 get their
+    scale from the request. Other resources of scale None count as 1 if the pool has any of them.
+    """
+
+    key: tuple[object, ...]
+    needed: tuple[Need, ...]
+    inverse_scales: Floats
+    unscaled: bool
+    others: tuple[tuple[Need, float | None], ...]
+
+
+def _new_terms(
+    view: View, request: Request, of: Mapping[str, Scale], key: tuple[object, ...]
+) -> _Terms:
+    own = _mean_amounts(FlavorShare(request.needs))
+    scales = _mean_amounts(*request.mix.shares)
+    scales |= {_named(view, name): scale for name, scale in of.items()}
+    stocks = [need_for_stock(name) for name in view.resources]
+    devices = [one for one in (*COUNTED, *scales) if view.kinds.amounts(one).any()]
+    present = {*stocks, *devices}  # any row of the whole View can have an amount of these
+    # a fixed order, because the rounding of sums depends on it
+    every = sorted(present | own.keys(), key=_ORDER)
+    needed = tuple([one for one in every if one in own])
+    inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
+    others = tuple([(one, scales.get(one)) for one in every if one not in own])
+    return _Terms(key, needed, inverse, not inverse.all(), others)
+
+
+def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
+    """Return the mean amount of each resource that a node takes, from any kind of device."""
+    amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
+    for share in shares:
+        for need in share.needs:
+            if need.amount:
+                resource = Need(
+                    kind=need.kind, measure=need.measure, amount=0, resource=need.resource
+                )
+                amounts[resource] += share.weight * need.total_amount() / weights
+    return dict(amounts)
+
+
+def _named(view: View, name: str) -> Need:
+    return need_for_stock(name) if name in view.resources else need_for_measure(name)
+
+
+def _remaining(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
+    make = functools.partial(view.free_table, terms.needed, by)
+    table = view.memoise_free(("remaining", by), terms.needed, make)
+    free = weighted_sum(table, inverse_scales)
+    return free + _others(view, terms, by) if terms.others else free
+
+
+def _others(view: View, terms: _Terms, by: By) -> Floats:
+    """Return the part of the other resources, whose totals no node changes."""
+
+    def make() -> Floats:
+        amounts = np.zeros(len(view))
+        for resource, scale in terms.others:
+            total = view.total(resource, by)
+            amounts += total > 0.0 if scale is None else total / scale
+        return amounts
+
+    return view.memoise_selected((*terms.key, by), operator.getitem, make)  # type: ignore[no-any-return]
+
+
+def pool_counts(view: View) -> Floats:
+    """Return the number of pools of the pod manager of each row, at least 1."""
+
+    def make() -> Floats:
+        return np.array([max(1.0, len(podm.pools)) for podm in view.podms])[view.podm_of]
+
+    return view.memoise_selected(("remaining", "pools"), operator.getitem, make)  # type: ignore[no-any-return]
