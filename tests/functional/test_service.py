@@ -103,7 +103,9 @@ class TestLive(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         podms = stack.enter_context(served(SITE))
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        # a reading that is still running when the service stops may write to the cache
+        temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        folder = stack.enter_context(temporary)
         state = f"sqlite:///{folder}/s"
         with Store(state) as store:
             for name, podm in podms.items():
