@@ -63,9 +63,11 @@ class ProgressLine:
             self._handlers.clear()
 
     def _show_soon(self) -> None:
-        if self._live is not None or self._timer is not None:
+        if self._live is not None or self._timer is not None:  # without a wait for the lock
             return
         with self._lock:
+            if self._live is not None or self._timer is not None:
+                return
             if self._started is None:
                 self._started = self._clock()
                 self._handlers = list(logging.getLogger().handlers)

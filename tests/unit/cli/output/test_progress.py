@@ -48,6 +48,23 @@ class Gone(Terminal):
         raise OSError("gone")
 
 
+class LateLock:
+    """A lock that one thread acquires only after ``go``."""
+
+    def __init__(self, name):
+        self.name, self.lock = name, threading.RLock()
+        self.is_late, self.go = threading.Event(), threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread().name == self.name:
+            self.is_late.set()
+            self.go.wait(30)
+        return self.lock.__enter__()
+
+    def __exit__(self, *words):
+        return self.lock.__exit__(*words)
+
+
 class TestProgressLine(unittest.TestCase):
     """The line with a test clock, and without the delay of a second."""
 
@@ -112,6 +129,25 @@ class TestProgressLine(unittest.TestCase):
         line.begin("rack-8", "deleting")
         self.out.wait_for("0s: rack-8: deleting")
         self.assertNotIn("rack-7", self.out.getvalue().partition(SHOWN_AGAIN)[2])
+
+    def test_work_that_begins_while_the_line_appears_shows_no_second_line(self):
+        line = self.line(self.out)
+        line._lock = lock = LateLock("late")
+        late = threading.Thread(target=line.begin, args=("rack-8", "reading"), name="late")
+        late.start()
+        lock.is_late.wait()
+        line.begin("rack-7", "reading")
+        self.out.wait_for("rack-7: reading")
+        lock.go.set()
+        late.join()
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join()
+        line.close()
+        for thread in threading.enumerate():
+            if type(thread).__name__ == "_RefreshThread":  # of a line of rich
+                thread.join(5)
+                self.assertFalse(thread.is_alive())
 
     def test_a_name_is_no_markup(self):
         line = self.line(self.out)
