@@ -281,6 +281,9 @@ class Reconciler:
         for id_ in sorted(known.keys() | self.store.load_podms()):
             podm = self.read(id_)
             if podm is None:
+                if id_ in known:
+                    why = f"not read, so its nodes are not compared (podm check {id_})"
+                    yield Action(kind="podm", id=id_, podm=id_, done=f"unchanged: {why}")
                 continue
             listed = {node.uri: node for node in podm.nodes if not node.stale}
             ours = {node.uri for node in known.get(id_, [])}
