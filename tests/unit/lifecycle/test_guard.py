@@ -482,6 +482,8 @@ class TestReap(ReapCase):
                 self.setUp()
                 self.start()
                 self.store.claims.note_reserving(self.claim.id)
+                shown = {"uri": URI, "name": f"vs-{self.claim.id}", "blocks": ["c0"]}
+                self.readings["p"] = podm(nodes=[shown])
                 composer = Refused(kind(told), read_node=COMPOSED)
                 expected = done or (f"unchanged: {told}", exit_code)
                 self.assertEqual((expected, ["read_node"]), (self.left(composer), composer.calls))
