@@ -129,6 +129,11 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return msgspec.structs.replace(self, amount=0, count=1, name="")
 
     @property
+    def as_measure(self) -> "Need":
+        """Return the measure as in ``MEASURES``: no amount, and devices of any kind."""
+        return Need(kind=self.kind, measure=self.measure, amount=0, resource=self.resource)
+
+    @property
     def unit(self) -> str:
         return "MiB" if self.measure == "capacity_mib" else ""
 
@@ -379,11 +384,12 @@ def split_words(text: str) -> list[str]:
 
 
 _GPU = (Test("kind", "equal", "GPU"),)
+ACCELERATORS = "accelerators"
 MEASURES = {
     "cores": Need(kind="processor", measure="cores", amount=0),
     "memory_mib": Need(kind="memory", measure="capacity_mib", amount=0),
     "gpus": Need(kind="accelerator", measure="devices", amount=0, tests=_GPU),
-    "accelerators": Need(kind="accelerator", measure="devices", amount=0),
+    ACCELERATORS: Need(kind="accelerator", measure="devices", amount=0),
     "drives": Need(kind="drive", measure="devices", amount=0),
     "nics": Need(kind="nic", measure="devices", amount=0),
 }
@@ -392,6 +398,11 @@ MEASURES = {
 def need_for_measure(name: str) -> Need:
     """Return the need of a measure: one of ``MEASURES``, else the stock of that name."""
     return MEASURES.get(name) or need_for_stock(name)
+
+
+def measure_name(need: Need) -> str:
+    """Return the name of a measure: of ``MEASURES``, else the stock, else the label."""
+    return next((name for name, one in MEASURES.items() if one == need), need.label)
 
 
 def need_for_stock(name: str, amount: float = 0) -> Need:

@@ -192,3 +192,9 @@ def parse_percentage(text: str) -> float:
     if not 0.0 < share <= 100.0:
         raise must_be("a percentage above 0 and at most 100, such as 5%", text)
     return share / 100.0
+
+
+def parse_resource_percentage(text: str) -> tuple[str | None, float]:
+    """Parse ``5%``, or ``memory_mib=5%``, into a resource or None and a share."""
+    name, _, percentage = text.rpartition("=")
+    return name.strip() or None, parse_percentage(percentage)

@@ -95,7 +95,7 @@ class Room(Noun, frozen=True, kw_only=True):
 class SiteMeasure(Noun, frozen=True, kw_only=True):
     """The measures of a site for moves: room for nodes of a flavor, fragmentation, imbalance.
 
-    ``fragmentation`` is the share of the free accelerators that a mix of flavors cannot use.
+    ``fragmentation`` is the share of the free amount of a resource that a mix cannot use.
     ``imbalance`` is the standard deviation over pod managers of the use of the most used resource.
     """
 
@@ -114,13 +114,15 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     """The moves in their order after which a goal is ``reached``.
 
     The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or else
-    ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. If the search
-    is not ``complete``, better moves may exist. Each ``waiting`` node needs the blocks of another
-    one, and no spare blocks were found.
+    ``room`` for one more node of the flavor. ``resource`` is the measured resource of the
+    fragmentation. No plan has fewer than ``least`` moves. If the search is not ``complete``, better
+    moves may exist. Each ``waiting`` node needs the blocks of another one, and no spare blocks were
+    found.
     """
 
     flavor: str | None = None
     below: float | None = None
+    resource: str | None = None
     imbalance_below: float | None = None
     moves: tuple[RebalanceMove, ...] = ()
     reached: bool

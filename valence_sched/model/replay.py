@@ -13,6 +13,7 @@ from msgspec import Struct
 from valence_sched.errors import UnknownName, is_not, must_be
 from valence_sched.model.codec import DocumentHead, check_schema, decode
 from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGroup
+from valence_sched.model.need import ACCELERATORS
 from valence_sched.model.quantity import number_of
 
 SCHEMA = "valence-sched/replay"
@@ -75,6 +76,11 @@ class Fragmentation(Struct, frozen=True, kw_only=True):
     resource: str
     mean: float
     peak: float
+
+    @property
+    def measure(self) -> str:
+        """The name of the measure; the names of other resources than accelerators are added."""
+        return "fragmentation" + f".{self.resource}" * (self.resource != ACCELERATORS)
 
 
 class Imbalance(Struct, frozen=True, kw_only=True):
@@ -197,12 +203,13 @@ class MeasureChange(Struct, frozen=True, kw_only=True):
 def measures(result: ReplayResult) -> list[RunMeasure]:
     """Return the measures of a run, in the order in which they are shown."""
     utilisation, placed, cost = result.utilisation.items(), result.placed, result.cost
+    useless = result.fragmentation
     counts = ("requested", "placed", "refused", "undecided")
     numbers: dict[str, float | None] = {
         **{name: getattr(result, name) for name in counts},
         **{f"utilisation.{name}": one.mean for name, one in utilisation},
         **{f"peak_utilisation.{name}": one.peak for name, one in utilisation},
-        "fragmentation": result.fragmentation.mean if result.fragmentation else None,
+        useless.measure if useless else "fragmentation": useless.mean if useless else None,
         "imbalance.podms": None if result.imbalance is None else result.imbalance.podms,
         "imbalance.pools": None if result.imbalance is None else result.imbalance.pools,
         "podms_needed": result.podms_needed,

@@ -10,6 +10,7 @@ from valence_sched.model.scenario import EditEffect
 from valence_sched.pages import tables
 from valence_sched.pages.charts import COLOURS
 from valence_sched.words.phrases import ReasonPhrases
+from valence_sched.words.replay import fragmentation_text
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that further nodes cannot use."
@@ -122,20 +123,26 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
 
 
 def _measure(one: model.MeasureComparison) -> pages.Measure:
-    name, share = one.measure.name, one.measure.is_share
-    _, dot, resource = name.partition(".")
+    share = one.measure.is_share
 
     def shown(value: float | None) -> float | None:
         return None if value is None else share_percent(value) if share else round(value, 2)
 
     return pages.Measure(
-        name=tables.sentence(f"{resource_title(resource)} in use") if dot else TITLES[name],
+        name=_title(one.measure.name),
         values=tuple(map(shown, one.means.values())),
         unit="%" if share else "",
         better=one.measure.better or "",
         errors=tuple(value and value * (100 if share else 1) for value in one.errors.values()),
         best=None if one.best is None else [*one.means].index(one.best),
     )
+
+
+def _title(name: str) -> str:
+    group, dot, resource = name.partition(".")
+    if group == "fragmentation":
+        return tables.sentence(fragmentation_text(resource))
+    return tables.sentence(f"{resource_title(resource)} in use") if dot else TITLES[name]
 
 
 def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
@@ -185,8 +192,8 @@ def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Most pod managers with nodes", f"{run.podms_needed:,}"
     yield "Most nodes at one time", f"{run.peak_nodes:,}"
     if run.fragmentation is not None:
-        share = f"{share_percent(run.fragmentation.mean)} % of {run.fragmentation.resource}"
-        yield "Mean fragmentation", share
+        resource = resource_title(run.fragmentation.resource)
+        yield "Mean fragmentation", f"{share_percent(run.fragmentation.mean)} % of {resource}"
     if run.cost is not None:
         yield "Cost", f"{run.cost:,.2f}"
     source = run.inventory
@@ -323,7 +330,7 @@ def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) ->
     text = f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means over "
     text += "time. The marked variation is better with 95 % confidence, compared by seed."
     names = (one.measure.name for one in compared if one.is_unclear)
-    unclear = [tables.in_sentence(TITLES.get(name, name)) for name in names]
+    unclear = [tables.in_sentence(_title(name)) for name in names]
     return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text
 
 
@@ -350,14 +357,21 @@ def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparis
 
 def _spread(variations: Variations) -> pages.PageTable:
     every = [run for runs in variations.values() for run in runs]
-    names = [one for one in _SPREAD if any(run.measures.get(one) is not None for run in every)]
+    found = _spread_names(every)
+    names = [one for one in found if any(run.measures.get(one) is not None for run in every)]
     rows: list[pages.Row] = [
         (variation, *(_range_text(name, runs) for name in names))
         for variation, runs in variations.items()
     ]
-    titles = [TITLES[name] for name in names]
+    titles = list(map(_title, names))
     title = "Least and most over seeds"
     return tables.table(title, ("Variation", *titles), rows, titles, most=MOST_RUNS)
+
+
+def _spread_names(runs: Sequence[model.SweepRun]) -> list[str]:
+    """Return the measures of ``_SPREAD``; fragmentation is one measure for each resource."""
+    found = dict.fromkeys(name for run in runs for name in run.measures)
+    return [name for group in _SPREAD for name in found if name.partition(".")[0] == group]
 
 
 def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
@@ -370,14 +384,15 @@ def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
 
 def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:
     rows: list[pages.Row] = []
+    names = _spread_names(runs)
     for run in runs[:MOST_RUNS]:
         placed = tables.bar(run.measures.get("placed") or 0, run.measures.get("requested") or 0)
-        cells = [_shown(model.run_measure(name, run.measures.get(name))) for name in _SPREAD[1:]]
+        cells = [_shown(model.run_measure(name, run.measures.get(name))) for name in names[1:]]
         rows.append((run.scenario, run.policy or "of each request", f"{run.seed}", placed, *cells))
     text = "A bar is the part of the requested nodes that is placed."
     if len(runs) > MOST_RUNS:
         text += f" The first {MOST_RUNS:,} of {format_count(len(runs), 'run')}: --output has all."
-    numbers = ("Seed", *(TITLES[name] for name in _SPREAD))
+    numbers = ("Seed", *map(_title, names))
     return tables.table("Runs", ("Scenario", "Policy", *numbers), rows, numbers, text)
 
 

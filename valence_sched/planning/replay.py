@@ -22,7 +22,7 @@ from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched.model import replay as model
 from valence_sched.model.decision import PodmVerdict, ReasonGroup
 from valence_sched.model.inventory import free_amount
-from valence_sched.model.need import MEASURES
+from valence_sched.model.need import MEASURES, measure_name
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import WorkloadEntry
 from valence_sched.planning.site import Site
@@ -30,7 +30,7 @@ from valence_sched.planning.succession import Succession
 from valence_sched.planning.workload import PolicyChoice, Workload
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, usable_mix
+from valence_sched.view.fragmentation import FragmentationMeasure, usable_mix
 from valence_sched.view.leftover import MEASURED, imbalance
 from valence_sched.view.view import View
 
@@ -457,9 +457,10 @@ class ReplayRun:
         peak_nodes, peak_podms = occupancy.peaks()
         measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
-        if samples:
-            mean = rounded(sum(measured) / len(measured))
-            fragmentation = model.Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
+        if self._measure is not None:
+            name, mean = measure_name(self._measure.resource), sum(measured) / len(measured)
+            share = {"mean": rounded(mean), "peak": max(samples)}
+            fragmentation = model.Fragmentation(resource=name, **share)
         columns = zip(*(one.counts for one in buckets), strict=True)
         counts: dict[str, Any] = dict(zip(EVENTS, columns, strict=True))
         totals: dict[str, Any] = {name: sum(each) for name, each in counts.items()}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What-if: answers the questions of commands about sites, and finds the fewest moves to a goal.
 
-Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``). The
-``excess`` of a podm is its number of useless accelerators minus the wanted share of its free
-accelerators. A site is below that share if the sum of the excesses is below 0, or if no accelerator
-is free. Imbalance is the standard deviation of use over pod managers, or pools, as VMware's DRS
-defines it for hosts; the use of a pod manager or pool is the use of its most used resource.
+Fragmentation is the useless share of the free amount of a resource: ``usable_mix`` chooses the
+resource, ``FlavorMix.useless_and_free`` measures it. The ``excess`` of a podm is its useless amount
+minus the wanted share of its free amount. A site is below that share if the sum of the excesses is
+below 0, or if nothing is free. Imbalance is the standard deviation of use over pod managers, or
+pools, as VMware's DRS defines it for hosts; the use of a pod manager or pool is the use of its most
+used resource.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError
 from valence_sched.model import relocation as model
 from valence_sched.model.check import Check
+from valence_sched.model.need import measure_name
 from valence_sched.model.replay import Replay, SweepRun, parse_replay
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import RequestSpec, TraceColumn
@@ -44,14 +46,13 @@ from valence_sched.planning.succession import Succession
 from valence_sched.planning.sweep import Sweep, SweepJournal, encoder, opened_workers
 from valence_sched.planning.tune import policy_file, tune
 from valence_sched.planning.workload import SyntheticWorkload, Workload, open_workload
-from valence_sched.view import fragmentation
-from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
+from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure, usable_mix
 from valence_sched.view.leftover import imbalance, use_shares
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 20  # migrations that reduce fragmentation
 MOST_FITS = 20_000  # limit of the exhaustive search: fits, plus measured podms
-LEAST_GAIN = 1e-9  # the smallest gain that counts: accelerators, or a share
+LEAST_GAIN = 1e-9  # the smallest gain that counts: imbalance, or a share of the free amount
 DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
 
@@ -62,25 +63,25 @@ def rebalance(
     below: float | None = None,
     mix: Mix | None = None,
     imbalance_below: float | None = None,
+    of: str | None = None,
 ) -> model.Rebalance:
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
-    With ``below``, the goal is fragmentation below that share for the ``mix`` (default: the mix of
-    the site). With ``imbalance_below``, it is imbalance of the pod managers below that number.
-    In both cases, the measures of the moves include the room for nodes of the ``request``.
-    RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
-    the policies cannot place the node, or the moved nodes.
+    With ``below``, the goal is fragmentation of the resource ``of`` below that share for the
+    ``mix`` (default: the mix of the site). With ``imbalance_below``, it is imbalance of the pod
+    managers below that number. In both cases, the measures of the moves include the room for nodes
+    of the ``request``. RequestError: ``below`` with no flavor whose resources the site has.
+    UnknownName: no flavor needs ``of``. UnknownName, RequestError: the policies cannot place the
+    node, or the moved nodes.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
     wanted = None if request is None else movable.type_of(request)
-    usable = fragmentation.usable_mix(view, site.mix() if mix is None else mix)
+    usable = usable_mix(view, site.mix() if mix is None else mix, of)
     room = None
     if below is not None:
         if usable is None:
-            text = "no flavor of the mix needs an accelerator: add such a flavor to --mix"
-            if not fragmentation.has_accelerators(view):
-                text = "no pod manager has an accelerator, so there is nothing to reduce"
+            text = "the site lacks a resource of every flavor of the mix: add a flavor to --mix"
             raise RequestError(f"fragmentation: {text}")
         plan = defragment(view, types, nodes, usable, below, most=most)
     elif imbalance_below is not None:
@@ -99,6 +100,7 @@ def rebalance(
         flavor=None if request is None else request.flavor or request.id,
         below=below,
         imbalance_below=imbalance_below,
+        resource=None if usable is None else measure_name(usable.resource),
         moves=moves,
         reached=plan.reached,
         room=room,
@@ -245,7 +247,7 @@ class ImbalanceGoal:
 
 @dataclass(frozen=True, slots=True)
 class FragmentationGoal:
-    """Fragmentation below a share of the free accelerators."""
+    """Fragmentation below a share of the free amount of a resource."""
 
     state: MigrationState
     measure: FragmentationMeasure
@@ -257,8 +259,8 @@ class FragmentationGoal:
     def lower_bound(self, left: int) -> int:
         """Return 0 if the goal is reached, else 1; before the first migration, a tighter bound.
 
-        At best the two podms of a migration have no useless accelerator afterwards. The moved node
-        frees at most its own accelerators.
+        At best the two podms of a migration have no useless amount afterwards. The moved node frees
+        at most its own amount.
         """
         if self.is_reached():
             return 0
@@ -267,12 +269,13 @@ class FragmentationGoal:
             return 1
         amounts = self.measure.all_amounts()
         useless = sorted((each for each, _ in amounts), reverse=True)
-        cards = sorted(map(state.held_accelerators, range(len(state.places))), reverse=True)
+        numbers, resource = range(len(state.places)), self.measure.resource
+        held = sorted((state.held(one, resource) for one in numbers), reverse=True)
         free, rest = sum(each for _, each in amounts), math.fsum(useless)
         for number in range(1, left + 1):
-            free += cards[number - 1] if number <= len(cards) else 0.0
+            free += held[number - 1] if number <= len(held) else 0.0
             rest -= math.fsum(useless[2 * number - 2 : 2 * number])
-            if rest - self.wanted * free < LEAST_GAIN:
+            if rest - self.wanted * free < LEAST_GAIN * free:
                 return number
         return left + 1
 
@@ -295,21 +298,22 @@ class FragmentationGoal:
     def migrate(self) -> bool:
         """Make the migration with the largest gain above 0, if any; try likely ones first."""
         state, measure, wanted = self.state, self.measure, self.wanted
-        releases = []  # (bound of the change of excess, node, change at its podm, its cards)
+        releases = []  # (bound of the change of excess, node, change at its podm, its amount)
         for numbers in state.by_podm().values():
             for number in {state.signature(one): one for one in numbers[::-1]}.values():
-                change, cards = self.change(number), state.held_accelerators(number)
-                releases.append((change - cards, number, change, cards))
-        useless_first = sorted(enumerate(measure.all_amounts()), key=lambda one: -one[1][0])
+                change, held = self.change(number), state.held(number, measure.resource)
+                releases.append((change - held, number, change, held))
+        amounts = measure.all_amounts()
+        useless_first = sorted(enumerate(amounts), key=lambda one: -one[1][0])
         takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
-        best, chosen = -LEAST_GAIN, None
-        for bound, number, change, cards in sorted(releases):
+        best, chosen = -LEAST_GAIN * sum(free for _, free in amounts), None
+        for bound, number, change, held in sorted(releases):
             if bound >= best:
                 break
             node_type, source = state.places[number].node_type, state.podm(number)
             for podm, (useless, _) in useless_first:
-                # the gain of a podm is at most its useless cards, and at most the cards of the node
-                if change - min(useless, cards) >= best:
+                # the gain of a podm is at most its useless amount, and that of the node
+                if change - min(useless, held) >= best:
                     break
                 known = None if podm == source else takes.get((podm, node_type))
                 if known is None:

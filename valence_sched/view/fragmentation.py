@@ -1,65 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fragmentation of a site: the share of its free accelerators that is useless for a mix."""
+"""The fragmentation of a site: the share of the free amount of a resource useless for a mix."""
 
-import itertools
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
+from msgspec import structs
 
-from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import Mix
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.errors import UnknownName
+from valence_sched.model.need import ACCELERATORS, MEASURES, Need, measure_name
+from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.mix_room import OTHERS_FACTOR, accepted, distinct_needs
+from valence_sched.view.mix_room import OTHERS_FACTOR, MixRoom
+from valence_sched.view.remaining import ORDER, mean_amounts
 from valence_sched.view.view import Floats, View
 
-ACCELERATORS = "accelerators"
 MOST_MEASURED = 50_000  # cached states of podms
 
 
 class FlavorMix:
-    """The shares of a mix that need accelerators.
+    """The shares of a mix that need the measured ``resource``, at least one; it has no amount."""
 
-    Shares that differ only in traits have the same list of needs.
-    """
+    def __init__(self, shares: Sequence[FlavorShare], resource: Need) -> None:
+        self.resource = resource
+        measured = [share for share in shares if any(map(self._is_measured, share.needs))]
+        self._room = MixRoom(Mix(tuple(measured)))
 
-    def __init__(self, mix: Mix) -> None:
-        self._shares = [share for share in mix.shares if any(map(_is_scarce, share.needs))]
-        weights = np.array([share.weight for share in self._shares])
-        self._weights = weights / weights.sum() if len(weights) else weights
-        self._needs, self._needs_of = distinct_needs(self._shares)
-        flat = itertools.chain.from_iterable(self._needs)
-        self._stocks = tuple(sorted({need.resource for need in flat if need.kind == "stock"}))
-
-    def __bool__(self) -> bool:
-        return bool(self._shares)
+    def _is_measured(self, need: Need) -> bool:
+        return need.amount > 0 and need.as_measure == self.resource
 
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
-        """Return the numbers of free accelerators by row: those useless for the mix, and all.
+        """Return the free amounts of the resource by row: those useless for the mix, and all.
 
-        The useless number is the weighted mean over the shares. If no node of a share fits in the
-        row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
-        Accelerators beyond a limit are useless, too: the other free resources allow a number of
-        nodes, and ``OTHERS_FACTOR`` times the accelerators of these nodes is the limit.
+        The useless amount is the weighted mean over the shares. If no node of a share fits in the
+        row, the whole free amount is useless. Otherwise blocks without the requested devices, and
+        stocks that cannot make a grant, are useless. An amount beyond a limit is useless, too: the
+        other free resources allow a number of nodes, and ``OTHERS_FACTOR`` times the amount in
+        these nodes is the limit.
         """
-        rows = leftover(view, self._stocks, blocks=True)
-        free: Floats = _accelerators(view.kinds) @ rows.blocks
-        accepts = accepted(self._shares, view.traits)
-        weight_table = np.zeros((len(self._needs), accepts.shape[1]))  # by list of needs and traits
-        np.add.at(weight_table, self._needs_of, self._weights[:, None] * accepts)
-        useless, weights = free.copy(), weight_table[:, view.traits.codes]
-        for needs, weight in zip(self._needs, weights, strict=True):
+        room, free = self._room, view.free(self.resource)
+        rows, useless = leftover(view, tuple(room.stocks), blocks=True), free.copy()
+        weights = room.weight_table(view.traits)[:, view.traits.codes]
+        for needs, weight in zip(room.needs, weights, strict=True):
             useless -= weight * self._usable(needs, rows)
-        return useless, free
+        return np.maximum(useless, 0.0), free  # rounding may make a 0 negative
+
+    def _serving(self, needs: Sequence[Need], rows: Leftover) -> Floats:
+        """Return the free amount by row of the blocks or stocks that serve one of the needs."""
+        if self.resource.kind == "stock":
+            grants = rows.stocks[self.resource.resource]
+            counts = grants.counts(np.array([[need.amount] for need in needs]))
+            return grants.sums(grants.free * (counts > 0.0).any(axis=0))
+        amounts = rows.kinds.amounts
+        serves = np.logical_or.reduce([amounts(need) > 0.0 for need in needs])
+        serving: Floats = (amounts(self.resource) * serves) @ rows.blocks
+        return serving
 
     def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
-        """Return the number of free accelerators by row that nodes with these needs can use."""
+        """Return the free amount by row that nodes with these needs can use."""
         kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
-        scarce = [need for need in needs if _is_scarce(need)]
-        serves = np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in scarce])
-        usable: Floats = (_accelerators(kinds) * serves) @ rows.blocks
-        of_node = sum(need.amount for need in scarce)
+        measured = list(filter(self._is_measured, needs))
+        usable, of_node = self._serving(measured, rows), sum(map(Need.total_amount, measured))
         for need in needs:
             if need.kind == "stock":
                 grants = rows.stocks[need.resource]
@@ -69,32 +70,38 @@ class FlavorMix:
             else:
                 have = kinds.amounts(need) @ rows.blocks
                 fits, nodes = fits & (have >= need.amount), have / need.amount
-            if not _is_scarce(need):
+            if need not in measured:
                 usable = np.minimum(usable, nodes * (of_node * OTHERS_FACTOR))
         return usable * fits
 
 
-def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
-    """Return a compiled mix; None if the View has no accelerator or no flavor needs one."""
-    if not mix.shares or not has_accelerators(view):
+def usable_mix(view: View, mix: Mix, of: str | None = None) -> FlavorMix | None:
+    """Return a mix compiled for the measured resource, ``of`` if given; None without any resource.
+
+    The default is accelerators if a flavor needs them, else the scarcest resource: its total in all
+    rows, divided by its mean amount in a node of the mix, is least. Flavors that need a resource of
+    which no row has any do not count. UnknownName: no flavor needs ``of``.
+    """
+
+    def has(need: Need) -> bool:
+        total = view.total(structs.replace(need, tests=()))
+        return not need.amount or need.unknown == "allow" or bool(total.any())
+
+    shares = [share for share in mix.shares if all(map(has, share.needs))]
+    means, cards = mean_amounts(*shares), MEASURES[ACCELERATORS]
+    totals = ((one, float(view.total(one).sum())) for one in sorted(means, key=ORDER))
+    nodes = {one: total / means[one] for one, total in totals if total}
+    if not nodes:
         return None
-    return FlavorMix(mix) or None
+    if of is None:
+        return FlavorMix(shares, cards if cards in nodes else min(nodes, key=nodes.__getitem__))
+    named = {measure_name(one): one for one in nodes}
+    if of not in named:
+        raise UnknownName("resource", of, named)
+    return FlavorMix(shares, named[of])
 
 
-def has_accelerators(view: View) -> bool:
-    """Return whether any row has an accelerator, free or in use."""
-    return bool((view.block_counts.sum(_accelerators(view.kinds), free=False) > 0.0).any())
-
-
-def _is_scarce(need: Need) -> bool:
-    return need.kind == "accelerator" and need.amount > 0
-
-
-def _accelerators(kinds: BlockKinds) -> Floats:
-    return kinds.amounts(MEASURES[ACCELERATORS])
-
-
-# the numbers of useless and of all free accelerators
+# the useless and the whole free amount
 Amounts = tuple[float, float]
 
 
@@ -107,7 +114,7 @@ class FragmentationMeasure:
     def __init__(
         self, view: Callable[[], View], mix: FlavorMix, spend: Callable[[int], None] | None = None
     ) -> None:
-        self._view, self._mix = view, mix
+        self._view, self._mix, self.resource = view, mix, mix.resource
         self._known: dict[Hashable, Amounts] = {}
         self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
         self._spend: Callable[[int], None] | None = None
@@ -115,16 +122,16 @@ class FragmentationMeasure:
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
-        """Return the numbers of useless and of all free accelerators of every podm."""
+        """Return the useless and the whole free amount of every podm."""
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
-        """Return the useless accelerators of a podm minus a share of its free accelerators."""
+        """Return the useless amount of a podm minus a share of its free amount."""
         ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 
     def share(self) -> float:
-        """Return the useless share of the free accelerators; 0 if no accelerator is free."""
+        """Return the useless share of the free amount; 0 if no amount is free."""
         amounts = self.all_amounts()
         free = sum(each for _, each in amounts)
         return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0

@@ -63,26 +63,26 @@ class MixRoom:
         ]
         self._shares = [shares[number] for number in self._indices]
         self._weights = np.array([share.weight for share in self._shares])
-        needs, self._needs_of = distinct_needs(self._shares)
-        flat = list(itertools.chain.from_iterable(needs))
+        self.needs, self._needs_of = _distinct_needs(self._shares)
+        flat = list(itertools.chain.from_iterable(self.needs))
         self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
         stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
         self._line_of: dict[object, int] = {
             line: number for number, line in enumerate((*self._blocks, *stocks))
         }
         #: By stock resource: the amounts of its lines, shape (n, 1), in the order of lines.
-        self._stocks = {
+        self.stocks = {
             name: np.array([[amount] for _, amount in group])
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
         #: By list of needs: the lines of its needs, and the number of grants from each.
         self._lists = [
             ([self._line(need) for need in own], [float(need.count) for need in own])
-            for own in needs
+            for own in self.needs
         ]
         #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
-        self._factors = [_factors(own, of) for own in needs]
-        longest = max(map(len, needs), default=0)
+        self._factors = [_factors(own, of) for own in self.needs]
+        longest = max(map(len, self.needs), default=0)
 
         def padded(lists: Iterable[Sequence[float]]) -> npt.NDArray[Any]:
             """Return lists as columns; shorter lists repeat their last item."""
@@ -109,7 +109,7 @@ class MixRoom:
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
     def _before(self, view: View) -> RoomBefore:
-        free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
+        free = leftover(view, tuple(self.stocks), blocks=bool(self._blocks))
         have = np.zeros((len(self._line_of), len(view)))
         if self._blocks:
             parts, size = self._block_parts(view.kinds), len(view.kinds)
@@ -147,7 +147,7 @@ class MixRoom:
             taken.subtract(parts, have[: len(parts)], _single(view) * len(view.kinds))
         stocks = free.stocks_after(needs)
         self._count_stocks(stocks, have)
-        table, codes = self._weight_table(view.traits, scarcity), view.traits.codes
+        table, codes = self.weight_table(view.traits, scarcity), view.traits.codes
         # lists are added one after another, so that a row does not depend on other rows
         if len(view) < MANY_ROWS:
             lost = before.nodes - self._nodes(have)
@@ -167,11 +167,11 @@ class MixRoom:
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
         """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
-            have[self._stock_lines(name)] = grants.sums(grants.counts(self._stocks[name]))
+            have[self._stock_lines(name)] = grants.sums(grants.counts(self.stocks[name]))
 
     def _stock_lines(self, name: str) -> slice:
-        first = self._line_of[name, float(self._stocks[name][0, 0])]
-        return slice(first, first + len(self._stocks[name]))
+        first = self._line_of[name, float(self.stocks[name][0, 0])]
+        return slice(first, first + len(self.stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
         """Return the number of nodes by list of needs and row."""
@@ -203,19 +203,19 @@ class MixRoom:
         totals = [0] * self._share_count
         if len(view) and self:
             nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
-            accepts = accepted(self._shares, view.traits)[:, view.traits.codes]
+            accepts = _accepted(self._shares, view.traits)[:, view.traits.codes]
             for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
                 totals[index] = int(nodes[number][mask].sum())
         return tuple(totals)
 
-    def _weight_table(self, traits: Labels, scarcity: Sequence[float]) -> Floats:
+    def weight_table(self, traits: Labels, scarcity: Sequence[float] = ()) -> Floats:
         """Return the weight of each list of needs by the traits of a row; the sum is 1."""
         values, known, table = self._table
         if values is not traits.values or known != scarcity:
             weights = self._weights * [scarcity[n] if scarcity else 1.0 for n in self._indices]
             weights /= weights.sum()
             table = np.zeros((len(self._lists), len(traits.values)))
-            np.add.at(table, self._needs_of, weights[:, None] * accepted(self._shares, traits))
+            np.add.at(table, self._needs_of, weights[:, None] * _accepted(self._shares, traits))
             # selections of one View share the label values
             self._table = (traits.values, scarcity, table)
         return table
@@ -236,9 +236,8 @@ class MixRoom:
 
 def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
     """Return the factor of the nodes of each need; empty if the factor is 1 for all."""
-    wanted = need_for_measure(of)
-    subject = operator.attrgetter("kind", "measure", "resource")
-    named = [subject(one) == subject(wanted) for one in needs]
+    wanted = need_for_measure(of).as_measure
+    named = [one.as_measure == wanted for one in needs]
     if all(named) or not any(named):
         return ()
     return tuple([1.0 if one else OTHERS_FACTOR for one in named])
@@ -274,7 +273,7 @@ def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:
     return compiled
 
 
-def distinct_needs(shares: Iterable[FlavorShare]) -> tuple[list[tuple[Need, ...]], list[int]]:
+def _distinct_needs(shares: Iterable[FlavorShare]) -> tuple[list[tuple[Need, ...]], list[int]]:
     """Return the distinct lists of needs above 0, and the number of the list of each share."""
     numbers: dict[tuple[Need, ...], int] = {}
     lists = (tuple(need for need in share.needs if need.amount > 0) for share in shares)
@@ -282,7 +281,7 @@ def distinct_needs(shares: Iterable[FlavorShare]) -> tuple[list[tuple[Need, ...]
     return list(numbers), needs_of
 
 
-def accepted(shares: Sequence[FlavorShare], traits: Labels) -> Mask:
+def _accepted(shares: Sequence[FlavorShare], traits: Labels) -> Mask:
     """Return whether rows with each value of ``traits`` meet the requirements of each share."""
 
     def match(names: NameRequirements, has: frozenset[str]) -> bool:

@@ -23,7 +23,7 @@ Within = Literal["site", "podm"]
 Remaining = Callable[[By], Floats]
 
 NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
-_ORDER = operator.attrgetter("kind", "measure", "resource")
+ORDER = operator.attrgetter("kind", "measure", "resource")
 COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # GPUs are accelerators
 
 
@@ -58,7 +58,7 @@ def score_remaining(
 
     if not terms.unscaled:  # the scales do not depend on the amounts of the request
         return view.memoise_free(key, own_key, make)  # type: ignore[no-any-return]
-    own = _mean_amounts(FlavorShare(request.needs))
+    own = mean_amounts(FlavorShare(request.needs))
     scales = np.array([1.0 / own[one] for one in terms.needed])
     return make(np.where(terms.inverse_scales > 0.0, terms.inverse_scales, scales))
 
@@ -80,30 +80,27 @@ class _Terms(NamedTuple):
 def _new_terms(
     view: View, request: Request, of: Mapping[str, Scale], key: tuple[object, ...]
 ) -> _Terms:
-    own = _mean_amounts(FlavorShare(request.needs))
-    scales = _mean_amounts(*request.mix.shares)
+    own = mean_amounts(FlavorShare(request.needs))
+    scales = mean_amounts(*request.mix.shares)
     scales |= {_named(view, name): scale for name, scale in of.items()}
     stocks = [need_for_stock(name) for name in view.resources]
     devices = [one for one in (*COUNTED, *scales) if view.kinds.amounts(one).any()]
     present = {*stocks, *devices}  # any row of the whole View can have an amount of these
     # a fixed order, because the rounding of sums depends on it
-    every = sorted(present | own.keys(), key=_ORDER)
+    every = sorted(present | own.keys(), key=ORDER)
     needed = tuple([one for one in every if one in own])
     inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
     others = tuple([(one, scales.get(one)) for one in every if one not in own])
     return _Terms(key, needed, inverse, not inverse.all(), others)
 
 
-def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
-    """Return the mean amount of each resource that a node takes, from any kind of device."""
+def mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
+    """Return the mean amount of each measure or stock in a node of the shares."""
     amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
     for share in shares:
         for need in share.needs:
             if need.amount:
-                resource = Need(
-                    kind=need.kind, measure=need.measure, amount=0, resource=need.resource
-                )
-                amounts[resource] += share.weight * need.total_amount() / weights
+                amounts[need.as_measure] += share.weight * need.total_amount() / weights
     return dict(amounts)
 
 

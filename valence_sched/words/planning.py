@@ -17,6 +17,7 @@ from valence_sched.model.relocation import NEVER, Rebalance, Relocation, Surviva
 from valence_sched.model.replay import ReplayResult
 from valence_sched.model.request import Mix
 from valence_sched.words.phrases import ReasonPhrases, short_model
+from valence_sched.words.replay import fragmentation_text
 
 MOST_SHORTAGES = 3  # reasons why no purchase is enough
 MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
@@ -210,7 +211,7 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
     if before.room is not None and after.room is not None:
         parts.append(f"room for {before.room:,} more {result.flavor} becomes {after.room:,}")
     if (old := before.fragmentation) is not None and (new := after.fragmentation) is not None:
-        parts.append(f"fragmentation {old:.1%} becomes {new:.1%}")
+        parts.append(f"{fragmentation_text(result.resource)} {old:.1%} becomes {new:.1%}")
     if result.imbalance_below is not None:
         parts.append(f"imbalance {before.imbalance:.1%} becomes {after.imbalance:.1%}")
     if parts:
@@ -238,7 +239,7 @@ def _goal_text(result: Rebalance, most: int) -> str:
         if result.imbalance_below is not None:
             return f"imbalance is already {result.before.imbalance:.1%}: nothing has to move"
         share = result.before.fragmentation or 0.0
-        return f"fragmentation is already {share:.1%}: nothing has to move"
+        return f"{fragmentation_text(result.resource)} is already {share:.1%}: nothing has to move"
     if len(result.moves) == 1:
         goal = goal.replace("make", "makes", 1).replace("bring", "brings", 1)
     if len(result.moves) == least:
@@ -248,7 +249,7 @@ def _goal_text(result: Rebalance, most: int) -> str:
 
 def _goal(result: Rebalance) -> str:
     if result.below is not None:
-        return f"bring fragmentation below {result.below:.1%}"
+        return f"bring {fragmentation_text(result.resource)} below {result.below:.1%}"
     if result.imbalance_below is not None:
         return f"bring imbalance below {result.imbalance_below:.1%}"
     where = f" on {result.room.podm}/{result.room.pool}" if result.room else ""

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from valence_sched.model import replay as model
-from valence_sched.model.quantity import format_age, format_count
+from valence_sched.model.need import ACCELERATORS
+from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases
 
@@ -23,13 +24,20 @@ def share_text(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def value_text(number: float, *, is_share: bool = False) -> str:
+def value_text(number: float, *, is_share: bool = False, of: str = "") -> str:
     """Return a share in percent, a number below 0.1 with 2 digits, others with 0 or 2 decimals."""
     if is_share:
-        return share_text(number)
+        return share_text(number) + (f" of {resource_title(of)}" if of else "")
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
+
+
+def fragmentation_text(resource: str | None) -> str:
+    """Return the measure and its resource: ``fragmentation of memory``; accelerators are usual."""
+    if not resource or resource == ACCELERATORS:
+        return "fragmentation"
+    return f"fragmentation of {resource_title(resource)}"
 
 
 def outcome_lines(replay: model.Replay) -> Iterator[str]:

@@ -141,9 +141,10 @@ class RebalanceWhatif(_MoveLister):
 
     A node gets its new blocks before it leaves the old ones. The command itself moves no node. Room
     is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
-    of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
-    of the utilization of pod managers, each by its most used resource. Exits 0 if the moves reach
-    the goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
+    of the free accelerators that the mix of flavors cannot use, or without accelerators, of the
+    scarcest resource. Imbalance is the standard deviation of the utilization of pod managers, each
+    by its most used resource. Exits 0 if the moves reach the goal or no move is needed, 3 if no
+    moves reach it, 5 if the search ended undecided.
     """
 
     examples = (
@@ -154,16 +155,17 @@ class RebalanceWhatif(_MoveLister):
     )
     arguments = f"""
         what --flavor <flavor>: name, file or - (standard input) of the flavor to make room for
-        what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
-            only sets the flavor of the column Room
+        what --fragmentation-below <[resource=]percent>: move until fragmentation is below this,
+            measured by RESOURCE if named; --flavor then only sets the flavor of the column Room
         what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
         what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
             all flavors with their own shares)
         what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
             {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
-    option_settings = dict.fromkeys(
-        ("fragmentation_below", "imbalance_below"), parser.parsed_by("quantity:parse_percentage")
-    )
+    option_settings = {
+        "fragmentation_below": parser.parsed_by("quantity:parse_resource_percentage"),
+        "imbalance_below": parser.parsed_by("quantity:parse_percentage"),
+    }
     option_groups = (
         *_MoveLister.option_groups,
         inventory.FLAVOR_FILE,
@@ -171,7 +173,7 @@ class RebalanceWhatif(_MoveLister):
     )
 
     def take_action(self, args: base.Args) -> base.Table:
-        below = args.fragmentation_below
+        of, below = args.fragmentation_below or (None, None)
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         request = None
         if args.flavor is not None:
@@ -186,7 +188,7 @@ class RebalanceWhatif(_MoveLister):
             raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
         most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
         mix = None if args.mix is None else site.mix(args.mix)
-        answer = functools.partial(whatif.rebalance, site, most, request, below, mix, even)
+        answer = functools.partial(whatif.rebalance, site, most, request, below, mix, even, of)
         result = self.answered(site, answer, most)
         self.closing += warning_lines(result.notes)
         self.closing += words.planning.rebalance_lines(result, most)

@@ -72,8 +72,11 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
             group, dot, resource = name.partition(".")
             if dot:
                 groups[group][resource] = value
-        for name in ("nodes_per_podm", "cost", "fragmentation"):
-            found[name] = number_cell(found[name], is_share=name == "fragmentation")
+        for name in ("nodes_per_podm", "cost"):
+            found[name] = number_cell(found[name])
+        of, share = {"": found.get("fragmentation"), **groups["fragmentation"]}.popitem()
+        text = functools.partial(words.value_text, is_share=True, of=of)
+        found["fragmentation"] = None if share is None else Amount(share, text)
         for name in ("utilisation", "peak_utilisation", "imbalance"):
             found[name] = Shares(groups[name])
         yield {
@@ -139,11 +142,17 @@ def series_table(replay: model.Replay, *, machine: bool, long: bool) -> Table:
         for name in ranges
         if name in most
     }
-    titles = ["Run", "After", *names.values(), "Fragmentation", "Nodes", "Podms", *_SUMS]
+    useless = dict.fromkeys(map(_useless_title, replay.runs))
+    titles = ["Run", "After", *names.values(), *useless, "Nodes", "Podms", *_SUMS]
     hidden = set() if long else {"Podms", "Requested", "Placed", "Undecided"}
     hidden |= {"Run"} if len(replay.runs) == 1 else set()
-    rows = [row for run in replay.runs for row in _merged_rows(run, names)]
+    rows = [useless | row for run in replay.runs for row in _merged_rows(run, names)]
     return [title for title in titles if title not in hidden], rows
+
+
+def _useless_title(run: model.ReplayResult) -> str:
+    title = words.fragmentation_text(run.fragmentation.resource if run.fragmentation else None)
+    return title[:1].upper() + title[1:]
 
 
 def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
@@ -170,13 +179,12 @@ def _merged_rows(run: model.ReplayResult, names: Mapping[str, str]) -> Iterator[
         row: dict[str, Any] = {
             "Run": run.name,
             "After": f"{start * series.bucket_s / unit_s:,.0f}{unit}",
-            "Fragmentation": None,
             "Nodes": round(fmean(series.nodes[part])),
             "Podms": round(fmean(series.podms[part])),
             **{title: sum(getattr(series, title.lower())[part]) for title in _SUMS},
         }
         if series.fragmentation:
-            row["Fragmentation"] = ShareCell(series.fragmentation[part][-1])
+            row[_useless_title(run)] = ShareCell(series.fragmentation[part][-1])
         for name, title in names.items():
             used = series.used.get(name)
             row[title] = ShareCell(fmean(used[part])) if used else None

@@ -157,7 +157,7 @@ class TestSeveralRuns(unittest.TestCase):
         self.assertEqual(((3, 4), "", "higher"), found["Placed"])
         self.assertEqual(((25.0, 50.0), "%", ""), found["Cores in use"])
         self.assertNotIn("Fragmentation", found)
-        self.assertIn("fragmentation 20 %", bars.text)
+        self.assertIn("fragmentation of cores 20 %", bars.text)
         html = page_html(page(*self.RUNS)).decode()
         self.assertNotIn('<span class="mark">best</span>', html)
 

@@ -21,6 +21,7 @@ from valence_sched.planning.relocate import Residents, drain, fail, hardware_not
 from valence_sched.planning.whatif import rebalance
 from valence_sched.testing import request
 from valence_sched.view.leftover import imbalance
+from valence_sched.words.planning import rebalance_lines
 
 USED = {"state": "Composed", "compositions": 1}
 
@@ -347,12 +348,24 @@ class TestEndFragmentation(unittest.TestCase):
         self.assertEqual((False, True, ()), (found.reached, found.complete, found.moves))
         self.assertIsNone(found.before.room)
 
-    def test_without_accelerators_there_is_no_fragmentation(self):
-        site = site_of(podm("a", "8c", ["8c"]))
-        with self.assertRaisesRegex(RequestError, "no pod manager has an accelerator"):
-            rebalance(site, 5, below=0.5, mix=MIX)
-        with self.assertRaisesRegex(RequestError, "no flavor of the mix"):
-            rebalance(site_of(podm("a", "g", [])), 5, below=0.5, mix=Mix())
+    def test_without_accelerators_the_scarcest_resource_becomes_useful(self):
+        # a node of 8 cores needs one block; the free 4 cores of a become useful beside 4 more
+        site = site_of(podm("a", "4c", ["4c"]), podm("b", "4c", []), podm("c", "8c", []))
+        mix = Mix((FlavorShare(request({"processor": {"total_cores": 8}}).needs),))
+        found = rebalance(site, 5, below=0.4, mix=mix)
+        self.assertEqual([("a-0", "b", ("f0",))], where(found))
+        shares = (found.before.fragmentation, found.after.fragmentation)
+        self.assertEqual(("cores", 0.5, 0.0), (found.resource, *shares))
+        self.assertEqual(found, rebalance(site, 5, below=0.4, mix=mix, of="cores"))
+        self.assertEqual("fragmentation of cores 50.0% becomes 0.0%",
+                         list(rebalance_lines(found, 5))[1].removeprefix("total: "))  # fmt: skip
+
+    def test_without_a_flavor_of_the_site_there_is_no_fragmentation(self):
+        for blocks, mix in (("8c", MIX), ("g", Mix())):
+            with self.assertRaisesRegex(RequestError, "the site lacks a resource of every flavor"):
+                rebalance(site_of(podm("a", blocks, [])), 5, below=0.5, mix=mix)
+            found = rebalance(site_of(podm("a", blocks, [])), 5, imbalance_below=0.5, mix=mix)
+            self.assertEqual((None, None), (found.resource, found.before.fragmentation))
 
 
 class TestBalance(unittest.TestCase):

@@ -17,7 +17,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import MEASURES
-from valence_sched.model.replay import parse_seeds
+from valence_sched.model.replay import measures, parse_seeds
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.request_spec import WorkloadEntry
 from valence_sched.planning.replay import MOST_BUCKETS, ReplayRun, Timeline
@@ -249,6 +249,16 @@ class TestMeasures(unittest.TestCase):
                       run([{"id": "a", "blocks": cpus(1)}], workload([]), mix)):  # fmt: skip
             self.assertIsNone(found.fragmentation)
             self.assertIsNone(found.series.fragmentation)
+
+    def test_without_accelerators_fragmentation_is_of_the_scarcest_resource(self):
+        podms = [{"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": [cpu("c", 4)]}]
+        mix = Mix((FlavorShare(FLAVORS["cores"].needs),))
+        result = run(podms, workload([(0, None, REQUESTS[0])]), mix)
+        self.assertEqual(("cores", round(4 / 12, 6)),
+                         (result.fragmentation.resource, result.fragmentation.mean))  # fmt: skip
+        found = {one.name: (one.value, one.better) for one in measures(result)}
+        self.assertEqual((result.fragmentation.mean, "lower"), found["fragmentation.cores"])
+        self.assertNotIn("fragmentation", found)
 
     def test_fragmentation_is_measured_again_where_nodes_came_and_went(self):
         podms = [{"id": "a", "blocks": [*cpus(1), gpu("g"), gpu("h")]}]

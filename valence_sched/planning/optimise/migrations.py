@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from valence_sched.core.fit.fit import Fit
-from valence_sched.model.need import MEASURES
+from valence_sched.model.need import Need
 from valence_sched.model.relocation import NEVER
 from valence_sched.planning.optimise.node_types import NodeType, Variant, variants_of
 from valence_sched.view.availability import feasible_rows
@@ -191,12 +191,17 @@ class MigrationState:
         self.go_back(mark)
         return fit is not None
 
-    def held_accelerators(self, number: int) -> float:
-        """Return the number of accelerators of a node; a block counts once per pool."""
-        cards = self.view.kinds.amounts(MEASURES["accelerators"])
-        table = self.view.block_tables[self.podm(number)]
-        blocks = self.places[number].blocks
-        return float(sum(cards[table.kinds[one]] * max(1, len(table.pools[one])) for one in blocks))
+    def held(self, number: int, resource: Need) -> float:
+        """Return the amount of a resource in a node; a block or stock counts once per pool."""
+        table, node = self.view.block_tables[self.podm(number)], self.places[number]
+        amounts = self.view.kinds.amounts(resource)
+        blocks = ((amounts[table.kinds[one]], table.pools[one]) for one in node.blocks)
+        grants = (
+            (amount, table.stock_pools[one])
+            for one, amount in node.grants
+            if table.stocks[one].resource == resource.resource
+        )
+        return float(sum(amount * max(1, len(pools)) for amount, pools in (*blocks, *grants)))
 
     def mark(self) -> Mark:
         return len(self._undo), len(self.migrations)

@@ -12,6 +12,7 @@ from tests.unit.planning.sites import replay_of, run_of
 from valence_sched.model.decision import Reason
 from valence_sched.model.replay import (
     FirstRefusal,
+    Fragmentation,
     ReasonGroup,
     Refusal,
     Replay,
@@ -176,6 +177,19 @@ class TestSeries(unittest.TestCase):
         row = dict(zip(titles, rows[10], strict=True))
         self.assertEqual((36000.0, 10.0, 10), (row["After Seconds"], row["Nodes"], row["Refused"]))
         self.assertEqual(0.05, row["Utilisation"].machine_readable()["cores"])
+
+    def test_fragmentation_names_its_resource_unless_it_is_of_accelerators(self):
+        for resource, title, text in (("accelerators", "Fragmentation", "12.5%"),
+                                      ("memory_mib", "Fragmentation of memory", "12.5% of memory"),
+                                      ):  # fmt: skip
+            (run,) = replay().runs
+            useless = Fragmentation(resource=resource, mean=0.125, peak=0.2)
+            found = Replay(workload="w.csv", runs=(replace(run, fragmentation=useless),))
+            titles, rows = table(found, machine=False, long=False)
+            self.assertEqual((title, "33.3%"), (titles[3], words(rows[1])[3]))
+            (row,) = run_rows(found)
+            self.assertEqual(text, row["Fragmentation"].human_readable())
+            self.assertEqual(0.125, row["Fragmentation"].machine_readable())
 
     def test_without_fragmentation_its_cell_is_empty(self):
         found = replay(fragmentation=None)

@@ -15,7 +15,7 @@ from valence_sched.planning.optimise.migrations import MigrationPlan, MovableNod
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.whatif import defragment
 from valence_sched.testing import request, view
-from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
+from valence_sched.view.fragmentation import FragmentationMeasure, usable_mix
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
 
@@ -180,8 +180,8 @@ MIX = Mix(tuple(FlavorShare(one.needs, NameRequirements(), 1.0) for one in REQUE
 DEPTH = 3
 
 
-def share_of(view: View) -> float:
-    return FragmentationMeasure(lambda: view, FlavorMix(MIX)).share()
+def share_of(view: View, of: str | None) -> float:
+    return FragmentationMeasure(lambda: view, usable_mix(view, MIX, of)).share()
 
 
 def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:
@@ -193,7 +193,9 @@ def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:
     return fit.row, fit.blocks, fit.grants
 
 
-def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -> int | None:
+def fewest_by_brute_force(
+    free: View, nodes: list[MovableNode], wanted: float, of: str | None
+) -> int | None:
     """Return the length of the shortest sequence of moves, None if it exceeds ``DEPTH``."""
     plans = [Fitter(one.needs, free.kinds) for one in REQUESTS]
     start = tuple((node.row, node.blocks, node.grants) for node in nodes)
@@ -206,7 +208,7 @@ def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -
                 overlay.deallocate(node.row, node.blocks, node.grants)
             for place in places:
                 overlay.allocate(*place)
-            if share_of(overlay.view) < wanted:
+            if share_of(overlay.view, of) < wanted:
                 return depth
             for number, node in enumerate(nodes):
                 for row in range(len(free)):
@@ -222,37 +224,53 @@ def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -
 
 
 class TestDefragment(unittest.TestCase):
-    def plan(self, free, nodes, wanted, **more):
-        mix = FlavorMix(MIX)
-        return defragment(free, TYPES, nodes, mix, wanted, **more)
+    def plan(self, free, nodes, wanted, of=None, **more):
+        return defragment(free, TYPES, nodes, usable_mix(free, MIX, of), wanted, **more)
 
     def test_plans_are_the_shortest_and_never_over_capacity(self):
+        for of in (None, "cores"):
+            self.check_plans(of)
+
+    def check_plans(self, of):
         outcomes: Counter[object] = Counter()
         for seed in range(60):
             free, nodes = used_site(Random(seed))
-            share = share_of(free)
+            share = share_of(free, of)
             for wanted in (share, share * 0.7, share * 0.4):
                 if not wanted:
                     continue
-                plan = self.plan(free, nodes, wanted, most=DEPTH)
-                with self.subTest(seed=seed, wanted=wanted):
-                    fewest = fewest_by_brute_force(free, nodes, wanted)
+                plan = self.plan(free, nodes, wanted, of, most=DEPTH)
+                with self.subTest(seed=seed, wanted=wanted, of=of):
+                    fewest = fewest_by_brute_force(free, nodes, wanted, of)
                     outcomes[fewest] += 1
                     self.assertTrue(plan.complete)
                     self.assertEqual(fewest is not None, plan.reached)
                     if plan.reached:
                         self.assertEqual(fewest, len(plan.migrations))
                         self.assertEqual(fewest, plan.least)
-                        self.assertLess(self.carry_out(free, nodes, plan), wanted)
+                        self.assertLess(self.carry_out(free, nodes, plan, of), wanted)
         self.assertTrue(all(outcomes[number] > 2 for number in (None, 1, 2)), outcomes)
 
-    def carry_out(self, free, nodes, plan):
+    def carry_out(self, free, nodes, plan, of):
         overlay = Overlay(free)
         places = [(node.row, node.blocks, node.grants) for node in nodes]
         for migration in plan.migrations:
             place = places[migration.node]
             places[migration.node] = moved(overlay, place, migration.fit)
-        return share_of(overlay.view)
+        return share_of(overlay.view, of)
+
+    def test_grants_move_to_stocks_that_are_of_no_other_use(self):
+        held, asked = (request({"resources": {"gib": amount}}) for amount in (4, 8))
+        sizes = (("a", 10, 4), ("b", 10, 0), ("c", 4, 0))
+        free = view(*({"id": name, "stocks": [{"uri": "s", "resource": "gib", "total": total,
+                                               "used": used}]}
+                      for name, total, used in sizes))  # fmt: skip
+        mix = usable_mix(free, Mix((FlavorShare(asked.needs),)))
+        nodes = [MovableNode("n", 0, 0, (), ((0, 4.0),))]
+        # before, the 6 of a and the 4 of c are useless, of 20; after, c has none left
+        plan = defragment(free, [NodeType.of(held)], nodes, mix, 0.3)
+        self.assertEqual([(2, ((0, 4.0),))], [(m.fit.row, m.fit.grants) for m in plan.migrations])
+        self.assertTrue(is_fewest(plan))
 
     def test_what_is_below_already_moves_nothing(self):
         free, nodes = used_site(Random(3))
@@ -263,7 +281,7 @@ class TestDefragment(unittest.TestCase):
         found = 0
         for seed in range(sized(120)):
             free, nodes = used_site(Random(seed))
-            wanted = share_of(free) * 0.7
+            wanted = share_of(free, None) * 0.7
             exact = self.plan(free, nodes, wanted) if wanted else None
             if exact is None or not exact.reached:
                 continue
