@@ -9,7 +9,7 @@ from typing import Any
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import format_size
 from valence_sched.model.request import Request
-from valence_sched.view.availability import uncounted
+from valence_sched.view.availability import sufficient, uncounted
 from valence_sched.view.terms import Term, reads_podm, terms
 from valence_sched.view.view import View
 
@@ -18,12 +18,12 @@ from valence_sched.view.view import View
 @terms
 def devices(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools with enough free devices of each requested kind."""
-    for need in request.needs:
-        if need.measure == "devices":
+    for need, holds in zip(request.needs, sufficient(view, request.needs), strict=True):
+        if need.measure == "devices" and holds is not view.all_rows:
             have, podm_have = view.free(need), view.free(need, "podm")
             models = functools.partial(_free_models, view, need)
             label = " of ".join((need.label, *need.sizes))
-            yield Term(label, need.amount, have, podm_have=podm_have, instead=models,
+            yield Term(label, need.amount, have, holds=holds, podm_have=podm_have, instead=models,
                        uncounted=functools.partial(uncounted, view, need))  # fmt: skip
 
 

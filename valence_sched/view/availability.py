@@ -31,8 +31,7 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
         grants, least = view.memoise_free("grants", _subjects(needs), make_grants)
         masks = [view.all_rows] * len(needs)
         for number in (least < _amounts(needs)).nonzero()[0].tolist():
-            have = view.free(needs[number]) if grants[number] is None else grants[number]
-            masks[number] = read_only(have >= needs[number].amount)
+            masks[number] = read_only(grants[number] >= needs[number].amount)
         return masks
 
     return view.memoise_free("sufficient", needs, make)  # type: ignore[no-any-return]
@@ -78,11 +77,10 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
     return read_only(np.array([need.amount for need in needs], dtype=np.float64))
 
 
-def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return the largest grants by need and row, None for devices, and the least of them."""
-    grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
-    least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
-    return grants, np.array(least)
+def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats], Floats]:
+    """Return the largest grant of each row by need, all free devices, and the least of all rows."""
+    grants = [view.largest_grant(one) if one.kind == "stock" else view.free(one) for one in needs]
+    return grants, np.array([np.minimum.reduce(one, initial=np.inf) for one in grants])
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:

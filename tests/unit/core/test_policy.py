@@ -69,11 +69,11 @@ class TestBind(unittest.TestCase):
                 self.assertIn(words, self.refuses(kind, found))
 
     def test_options_reach_the_plugin(self):
-        for headroom, verdict in ((0.0, True), (0.5, False)):
+        for headroom, verdict, needs in ((0.0, True, []), (0.5, False, [12.0])):
             bound = bind(policy((FilterUse("capacity", {"headroom": headroom}),)))
             self.assertEqual([verdict], bound.filters[-1].evaluate(SITE, CORES).tolist())
-            (term,) = bound.filters[-1].terms(SITE, CORES)
-            self.assertEqual(8 * (1 + headroom), term.need)
+            terms = bound.filters[-1].terms(SITE, CORES)
+            self.assertEqual(needs, [term.need for term in terms])
 
     def test_an_option_written_as_text_is_the_number_it_says(self):
         bound = bind(policy((FilterUse("capacity", {"headroom": "0.5"}),)))
