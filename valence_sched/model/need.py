@@ -67,7 +67,7 @@ class Test(Struct, frozen=True, gc=False):
     value: str | Whole
 
 
-class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False, cache_hash=True):
     """An amount of a measure, from devices that pass every test.
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of

@@ -74,11 +74,12 @@ class BlockKinds:
         #: The kinds whose block or device is in a condition.
         self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
+        self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_DERIVED)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self._whole: BoundedMemo[Need, tuple[int, Need]] = BoundedMemo(MOST_CACHED)
         #: The number of kinds, and the kinds in the order in which nodes take them
-        #: (``view.leftover``), by need.
-        self.ranked: BoundedMemo[Need, tuple[int, list[Any]]] = BoundedMemo(MOST_CACHED)
+        #: (``view.leftover``), by the needs of a node.
+        self.ranked: BoundedMemo[tuple[Need, ...], tuple[int, Any]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
@@ -126,7 +127,11 @@ class BlockKinds:
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
-        return np.array([self.amounts(need) for need in needs])
+        matrix = self._matrices.get(needs)
+        if matrix is None or matrix.shape[-1] != len(self.kinds):
+            matrix = read_only(np.array([self.amounts(need) for need in needs]))
+            self._matrices.store(needs, matrix)
+        return matrix
 
     def cheapest_first(self, need: Need) -> list[int]:
         """Return the kinds that supply ``need``, sorted by the price of the blocks needed for it.
@@ -297,14 +302,16 @@ class BlockCounts(Struct, frozen=True):
 
     def sum(self, amounts: Floats, *, free: bool) -> Floats:
         """Return the sum of ``amounts[kind]`` over the blocks of each row; shape ``(rows,)``."""
-        counts = self.free if free else self.total
-        return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
+        supply = amounts.take(self.kind)
+        supply *= self.free if free else self.total  # in place: new memory takes longer
+        return np.add.reduceat(supply, self.start[:-1])
 
     def sums(self, amounts: Floats, *, free: bool) -> Floats:
         """Return these sums for several needs; shape ``(needs, rows)``."""
-        counts = self.free if free else self.total
         # take, unlike an index, keeps the order in memory, which reduceat is fast in
-        return np.add.reduceat(amounts.take(self.kind, axis=1) * counts, self.start[:-1], axis=1)
+        supply = amounts.take(self.kind, axis=1)
+        supply *= self.free if free else self.total
+        return np.add.reduceat(supply, self.start[:-1], axis=1)
 
     def window(self, first: int, last: int) -> "BlockCounts":
         """Return rows ``[first, last)`` as windows on the same memory."""
@@ -379,8 +386,8 @@ def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
     if start[-1] == len(start) - 1:  # one entry per row
         return np.arange(len(rows) + 1), rows
     first, starts = start[rows], np.zeros(len(rows) + 1, dtype=np.int64)
-    sizes = start[rows + 1] - first
-    sizes.cumsum(out=starts[1:])
+    sizes = start[1:][rows] - first
+    np.add.accumulate(sizes, out=starts[1:])
     return starts, (first - starts[:-1]).repeat(sizes) + np.arange(starts[-1])
 
 

@@ -10,7 +10,6 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.need import ACCELERATORS, MEASURES, Need, measure_name
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.mix_room import OTHERS_FACTOR, MixRoom
 from valence_sched.view.remaining import ORDER, mean_amounts
 from valence_sched.view.view import Floats, View
@@ -39,36 +38,35 @@ class FlavorMix:
         these nodes is the limit.
         """
         room, free = self._room, view.free(self.resource)
-        rows, useless = leftover(view, tuple(room.stocks), blocks=True), free.copy()
+        useless = free.copy()
         weights = room.weight_table(view.traits)[:, view.traits.codes]
         for needs, weight in zip(room.needs, weights, strict=True):
-            useless -= weight * self._usable(needs, rows)
+            useless -= weight * self._usable(needs, view)
         return np.maximum(useless, 0.0), free  # rounding may make a 0 negative
 
-    def _serving(self, needs: Sequence[Need], rows: Leftover) -> Floats:
+    def _serving(self, needs: Sequence[Need], view: View) -> Floats:
         """Return the free amount by row of the blocks or stocks that serve one of the needs."""
         if self.resource.kind == "stock":
-            grants = rows.stocks[self.resource.resource]
+            grants = view.stock(self.resource.resource).by_stock
             counts = grants.counts(np.array([[need.amount] for need in needs]))
             return grants.sums(grants.free * (counts > 0.0).any(axis=0))
-        amounts = rows.kinds.amounts
+        amounts = view.kinds.amounts
         serves = np.logical_or.reduce([amounts(need) > 0.0 for need in needs])
-        serving: Floats = (amounts(self.resource) * serves) @ rows.blocks
-        return serving
+        return view.block_counts.sum(amounts(self.resource) * serves, free=True)
 
-    def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
+    def _usable(self, needs: Sequence[Need], view: View) -> Floats:
         """Return the free amount by row that nodes with these needs can use."""
-        kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
+        fits = np.ones(len(view), dtype=bool)
         measured = list(filter(self._is_measured, needs))
-        usable, of_node = self._serving(measured, rows), sum(map(Need.total_amount, measured))
+        usable, of_node = self._serving(measured, view), sum(map(Need.total_amount, measured))
         for need in needs:
             if need.kind == "stock":
-                grants = rows.stocks[need.resource]
+                grants = view.stock(need.resource).by_stock
                 sizes, counts = grants.sizes_and_counts(np.array([[need.amount]]))
                 fits = fits & (grants.sums(counts)[0] >= need.count)
                 nodes = grants.sums(grants.free / sizes)[0] / need.count
             else:
-                have = kinds.amounts(need) @ rows.blocks
+                have = view.block_counts.sum(view.kinds.amounts(need), free=True)
                 fits, nodes = fits & (have >= need.amount), have / need.amount
             if need not in measured:
                 usable = np.minimum(usable, nodes * (of_node * OTHERS_FACTOR))

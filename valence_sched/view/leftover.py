@@ -14,43 +14,51 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-MOST_RANKED = 64  # the number of block kinds that one step handles
-ABSENT = 255  # the rank of a kind that a row lacks
+ABSENT = np.uint32(2**32 - 1)  # the rank of a kind that a row lacks
 MANY_ROWS = 256  # with this many rows or more, one line or list of needs at a time is faster
 
 
 class RankedKinds(Struct, frozen=True, eq=False):
-    """Kinds of blocks in the order in which a need takes them, at most ``MOST_RANKED``.
+    """The kinds of blocks of some needs, each in the order in which a node takes them.
 
-    ``kind`` and ``number`` have the kind and the number of its blocks that make the need, by rank,
-    and 0 after the last rank. ``ranks`` has shape ``(kinds, 1)``.
+    ``amounts`` and ``ranks`` have shape ``(needs, kinds)``; the rank of a kind that does not supply
+    the need is ``ABSENT``. ``kind`` and ``number`` have, by need, the kind of each rank and the
+    number of its blocks that make the need, and 0 after the last rank. ``several`` and ``overlaps``
+    tell of each need whether it may take several blocks of a kind, and whether blocks of earlier
+    needs may count for it.
     """
 
-    kinds: Ints
-    kind: Ints
-    number: Floats
-    ranks: npt.NDArray[np.uint8]
+    amounts: Floats
+    ranks: npt.NDArray[np.uint32]
+    kind: list[Ints]
+    number: list[Floats]
+    several: list[bool]
+    overlaps: list[bool]
 
 
-def ranked_kinds(kinds: BlockKinds, need: Need) -> list[RankedKinds]:
-    """Return the kinds that supply a need, the cheapest first; the block kinds memoise them."""
-    size, ranked = kinds.ranked.get(need, (0, []))
-    if size != len(kinds):
-        amounts, order = kinds.amounts(need), np.array(kinds.cheapest_first(need), dtype=np.int64)
-        ranked = []
-        for first in range(0, len(order), MOST_RANKED):
-            some = order[first : first + MOST_RANKED]
-            number = np.ceil(need.amount / amounts[some])
-            ranks = np.arange(len(some), dtype=np.uint8)[:, None]
-            ranked.append(RankedKinds(some, np.append(some, 0), np.append(number, 0.0), ranks))
-        kinds.ranked.store(need, (len(kinds), ranked))
+def ranked_kinds(kinds: BlockKinds, needs: tuple[Need, ...]) -> RankedKinds:
+    """Return the kinds that supply each need, the cheapest first; the block kinds memoise them."""
+    ranked: RankedKinds | None
+    size, ranked = kinds.ranked.get(needs, (0, None))
+    if ranked is None or size != len(kinds):
+        amounts, kind, number = kinds.amount_matrix(needs), list[Ints](), list[Floats]()
+        ranks, overlaps = np.full(amounts.shape, ABSENT, dtype=np.uint32), list[bool]()
+        for line, need in enumerate(needs):
+            order = np.array(kinds.cheapest_first(need), dtype=np.int64)
+            ranks[line, order] = np.arange(len(order))
+            overlaps.append(any(amounts[line, earlier].any() for earlier in kind))
+            kind.append(np.append(order, 0))
+            number.append(np.append(np.ceil(need.amount / amounts[line, order]), 0.0))
+        several = [bool(one.max() > 1.0) for one in number]
+        ranked = RankedKinds(amounts, ranks, kind, number, several, overlaps)
+        kinds.ranked.store(needs, (len(kinds), ranked))
     return ranked
 
 
 class KindBlocks(Struct, frozen=True, eq=False):
     """The kind and the number of blocks that each row of ``rows`` gives; None means all rows.
 
-    Every kind is one of ``among``, or 0 if the row gives no block.
+    Every kind is one of ``among``, whose last is 0 if a row may give no block.
     """
 
     rows: Ints | None
@@ -105,17 +113,11 @@ class NodeBlocks(Struct, frozen=True, eq=False):
 
 
 class Leftover(Struct, frozen=True, dict=True):
-    """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
-
-    If no caller needs blocks, there are 0 kinds.
-    """
+    """The free blocks of every row, None if no caller needs them, and stocks of some resources."""
 
     kinds: BlockKinds
-    blocks: Floats
+    counts: BlockCounts | None
     stocks: dict[str, StockGrants]
-
-    def __len__(self) -> int:
-        return int(self.blocks.shape[1])
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the changed stocks after a node on every row, granted like ``core.fit.stocks``."""
@@ -133,56 +135,47 @@ class Leftover(Struct, frozen=True, dict=True):
         in turn takes the cheapest kinds; the other devices of a block count for the needs that
         follow.
         """
-        taken = NodeBlocks(len(self), [])
-        for need in needs:
-            if need.kind != "stock" and len(self.blocks):
-                self._add(need, taken, feasible)
-        return taken
-
-    def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        amounts = self.kinds.amounts(need)
-        for ranked in ranked_kinds(self.kinds, need):
-            earlier, counted = list(taken.parts), taken.supply(amounts)
-            part = self._first_part(ranked, counted)
-            have = amounts.take(part.kinds) * part.numbers
-            if counted is not None:
-                have += counted
+        own, counts = tuple([need for need in needs if need.kind != "stock"]), self.counts
+        taken = NodeBlocks(len(counts) if counts else 0, [])
+        if not counts or not own:
+            return taken
+        ranked, first = ranked_kinds(self.kinds, own), counts.start[:-1]
+        ranks = ranked.ranks.take(counts.kind, axis=1)
+        ranks |= (counts.free == 0.0) * ABSENT
+        best = np.minimum.reduceat(ranks, first, axis=1)
+        for line, need in enumerate(own):
+            counted = taken.supply(ranked.amounts[line]) if ranked.overlaps[line] else None
+            if counted is not None:  # these rows give no further block first
+                best[line, counted.nonzero()[0]] = ABSENT
+            kinds = ranked.kind[line].take(best[line], mode="clip")  # kind 0 if absent
+            numbers = ranked.number[line].take(best[line], mode="clip")
+            several = ranked.several[line] and np.maximum.reduce(numbers, initial=0.0) > 1.0
+            if several:
+                is_best = ranks[line] == best[line].repeat(np.diff(counts.start))
+                numbers = np.minimum(numbers, np.add.reduceat(counts.free * is_best, first))
+            part, earlier = KindBlocks(None, kinds, numbers, ranked.kind[line]), list(taken.parts)
             taken.parts.append(part)
-            missing = have < need.amount
-            rows = (missing if feasible is None else missing & feasible).nonzero()[0]
-            if len(rows):
-                others = [] if counted is None else earlier
-                missing_amounts = need.amount - have[rows]
-                more = self._more_parts(amounts, ranked, part, rows, missing_amounts, others)
-                taken.parts.extend(more)
-
-    def _first_part(self, ranked: RankedKinds, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that each row gives, all of the first of these kinds that it has free.
-
-        Rows whose earlier blocks count for the need give no blocks.
-        """
-        best: Ints = np.minimum.reduce(self._ranks(ranked))
-        if counted is not None:
-            best[counted.nonzero()[0]] = ABSENT
-        of_row = ranked.kind.take(best, mode="clip")  # kind 0, without devices, if absent
-        numbers = ranked.number.take(best, mode="clip")
-        if np.maximum.reduce(ranked.number) > 1.0:  # each of these rows has at least one block
-            numbers = np.minimum(numbers, self.blocks[of_row, np.arange(len(self))])
-        return KindBlocks(None, of_row, numbers, ranked.kinds)
+            if several or counted is not None:  # else one block is enough
+                amounts, others = ranked.amounts[line], earlier if counted is not None else []
+                have = amounts.take(kinds) * numbers
+                missing = need.amount - (have if counted is None else have + counted)
+                more = missing > 0.0 if feasible is None else (missing > 0.0) & feasible
+                if len(rows := more.nonzero()[0]):
+                    taken.parts.extend(self._more_parts(amounts, part, rows, missing[rows], others))
+        return taken
 
     def _more_parts(
         self,
         amounts: Floats,
-        ranked: RankedKinds,
         first: KindBlocks,
         rows: Ints,
         missing: Floats,
         earlier: list[KindBlocks],
     ) -> Iterator[KindBlocks]:
         """Yield, kind by kind, the further blocks of rows whose first kind gives too little."""
-        blocks, kinds = self.blocks, ranked.kinds
-        ranks = self._ranks(ranked, rows)
-        ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
+        blocks, kinds = self.blocks, first.among[:-1]
+        absent = (blocks[kinds][:, rows] == 0.0) | (kinds[:, None] == first.kinds[rows])
+        ranks = np.where(absent, ABSENT, np.arange(len(kinds))[:, None])
         while True:
             best = ranks.min(axis=0)
             left = ((best != ABSENT) & (missing > 0.0)).nonzero()[0]
@@ -194,32 +187,26 @@ class Leftover(Struct, frozen=True, dict=True):
             of_row = kinds.take(best)
             free = blocks[of_row, rows]
             for part in earlier:
-                free = free - part.number_of(of_row, rows, len(self))
+                free = free - part.number_of(of_row, rows, blocks.shape[1])
             numbers = np.minimum(np.ceil(missing / amounts.take(of_row)), free)
             yield KindBlocks(rows, of_row, numbers, kinds)
             missing = missing - numbers * amounts.take(of_row)
             ranks[best, np.arange(len(rows))] = ABSENT
 
-    def _ranks(self, ranked: RankedKinds, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
-        """Return ranks of shape ``(kinds, rows)``; ABSENT where a row has no free block."""
-        absent = self._absent[ranked.kinds]
-        if rows is not None:
-            absent = absent.take(rows, axis=1)
-        return absent | ranked.ranks
-
     @functools.cached_property
-    def _absent(self) -> npt.NDArray[np.uint8]:
-        return np.where(self.blocks > 0.0, 0, ABSENT).astype(np.uint8)
+    def blocks(self) -> Floats:
+        """The number of free blocks by kind and row."""
+        counts = self.counts
+        assert counts is not None, "rows without blocks have no parts"
+        blocks = np.zeros((len(self.kinds), len(counts)))
+        blocks[counts.kind, np.arange(len(counts)).repeat(np.diff(counts.start))] = counts.free
+        return blocks
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
-    """Return the free stocks of the named resources, and free blocks if requested, by row."""
-    counts = np.zeros((len(view.kinds) if blocks else 0, len(view)))
-    if blocks:
-        block_counts = view.block_counts
-        rows = np.repeat(np.arange(len(view)), np.diff(block_counts.start))
-        counts[block_counts.kind, rows] = block_counts.free
-    return Leftover(view.kinds, counts, {name: view.stock(name).by_stock for name in resources})
+    """Return the free blocks by row if requested, and the stocks of those resources that exist."""
+    stocks = {name: view.resources[name].by_stock for name in resources if name in view.resources}
+    return Leftover(view.kinds, view.block_counts if blocks else None, stocks)
 
 
 #: The resources of the imbalance; the most used resource of a row counts.

@@ -13,11 +13,11 @@ from msgspec import Struct
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.view.availability import feasible_rows
+from valence_sched.view.availability import feasible_rows, infeasible_rows
 from valence_sched.view.block_kinds import BlockKinds, BoundedMemo, read_only
 from valence_sched.view.leftover import MANY_ROWS, Leftover, leftover
 from valence_sched.view.stocks import StockGrants
-from valence_sched.view.view import Floats, Labels, Mask, View
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 MOST_LOST = 16  # requests whose lost nodes are memoised
@@ -32,12 +32,15 @@ class RoomBefore(Struct, frozen=True, eq=False):
     """The free hardware of every row, and the numbers of nodes of the mix that it can make.
 
     ``have``, shape ``(lines, rows)``, is the number of times that each row supplies each line.
-    ``nodes`` has shape ``(lists of needs, rows)``.
+    ``nodes`` has shape ``(lists of needs, rows)``; it is None for few rows, for which it is
+    computed together with the numbers after a node. ``offset`` is added to the kinds of the blocks
+    of a row (``MixRoom._block_parts``).
     """
 
     free: Leftover
+    offset: Ints
     have: Floats
-    nodes: Floats
+    nodes: Floats | None
     #: By the needs and scarcity of recent requests: the lost nodes of every row.
     lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
 
@@ -71,7 +74,7 @@ class MixRoom:
             line: number for number, line in enumerate((*self._blocks, *stocks))
         }
         #: By stock resource: the amounts of its lines, shape (n, 1), in the order of lines.
-        self.stocks = {
+        self._stocks = {
             name: np.array([[amount] for _, amount in group])
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
@@ -91,6 +94,7 @@ class MixRoom:
         #: The lines, grants and factors of the needs of every list; shape ``(needs, lists)``.
         self._lines = padded(own for own, _ in self._lists)
         self._counts = padded(own for _, own in self._lists)[..., None]
+        self._grants_several = bool((self._counts != 1.0).any())
         factors = (own or [1.0] * longest for own in self._factors)
         self._factor_table = padded(factors)[..., None]
         self._parts = np.empty((0, 0))
@@ -109,15 +113,17 @@ class MixRoom:
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
     def _before(self, view: View) -> RoomBefore:
-        free = leftover(view, tuple(self.stocks), blocks=bool(self._blocks))
-        have = np.zeros((len(self._line_of), len(view)))
-        if self._blocks:
-            parts, size = self._block_parts(view.kinds), len(view.kinds)
-            single, several = parts[:, size:] @ free.blocks, parts[:, :size] @ free.blocks
-            have[: len(parts)] = np.where(_single(view), single, several)
+        free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
+        have, offset = np.zeros((len(self._line_of), len(view))), _part_offset(view)
+        if free.counts is not None:
+            start, parts = free.counts.start, self._block_parts(view.kinds)
+            kinds = free.counts.kind + offset.repeat(start[1:] - start[:-1])
+            supply = parts.take(kinds, axis=1)
+            supply *= free.counts.free  # in place: new memory takes longer
+            np.add.reduceat(supply, start[:-1], axis=1, out=have[: len(parts)])
         self._count_stocks(free.stocks, have)
-        nodes = self._nodes(have)
-        return RoomBefore(free, read_only(have), read_only(nodes), BoundedMemo(MOST_LOST))
+        nodes = None if len(view) < MANY_ROWS else read_only(self._nodes(have))
+        return RoomBefore(free, offset, read_only(have), nodes, BoundedMemo(MOST_LOST))
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
         """Return the number of nodes that each row loses if it makes a node with ``needs``.
@@ -129,29 +135,33 @@ class MixRoom:
         whole = tuple(map(view.kinds.whole_amount, needs))
         lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs
         if lost is None:
-            feasible = feasible_rows(view, needs)
-            lost = self._lost(view, whole, feasible, scarcity)
-            lost[~feasible] = np.inf
+            lost = self._lost(view, before, whole, feasible_rows(view, needs), scarcity)
+            lost[infeasible_rows(view, needs)] = np.inf
             before.lost.store((whole, scarcity), read_only(lost))
         return lost
 
     def _lost(
-        self, view: View, needs: Sequence[Need], feasible: Mask, scarcity: Sequence[float]
+        self,
+        view: View,
+        before: RoomBefore,
+        needs: Sequence[Need],
+        feasible: Mask,
+        scarcity: Sequence[float],
     ) -> Floats:
         """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
-        before = self.before(view)
         free, have = before.free, before.have.copy()
         taken = free.blocks_for(needs, feasible)
-        if self._blocks:
+        if taken.parts:
             parts = self._block_parts(view.kinds)
-            taken.subtract(parts, have[: len(parts)], _single(view) * len(view.kinds))
+            taken.subtract(parts, have[: len(parts)], before.offset)
         stocks = free.stocks_after(needs)
         self._count_stocks(stocks, have)
         table, codes = self.weight_table(view.traits, scarcity), view.traits.codes
         # lists are added one after another, so that a row does not depend on other rows
-        if len(view) < MANY_ROWS:
-            lost = before.nodes - self._nodes(have)
-            return np.add.accumulate(table[:, codes] * lost)[-1]  # type: ignore[no-any-return]
+        if before.nodes is None:
+            nodes = self._nodes(np.concatenate((before.have, have), axis=1))
+            lost = nodes[:, : len(view)] - nodes[:, len(view) :]
+            return np.add.accumulate(table.take(codes, axis=1) * lost)[-1]  # type: ignore[no-any-return]
         touched = np.zeros(len(have), dtype=bool)  # lines
         for part in taken.parts:
             touched[: len(self._blocks)] |= self._parts[:, part.among].any(axis=1)
@@ -167,17 +177,19 @@ class MixRoom:
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
         """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
-            have[self._stock_lines(name)] = grants.sums(grants.counts(self.stocks[name]))
+            have[self._stock_lines(name)] = grants.sums(grants.counts(self._stocks[name]))
 
     def _stock_lines(self, name: str) -> slice:
-        first = self._line_of[name, float(self.stocks[name][0, 0])]
-        return slice(first, first + len(self.stocks[name]))
+        first = self._line_of[name, float(self._stocks[name][0, 0])]
+        return slice(first, first + len(self._stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
         """Return the number of nodes by list of needs and row."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
-        own = have[self._lines] / self._counts
+        own = have.take(self._lines, axis=0)
+        if self._grants_several:
+            own /= self._counts
         nodes = least = np.minimum.reduce(own)
         if any(self._factors):
             nodes = np.minimum.reduce(own * self._factor_table)
@@ -202,7 +214,9 @@ class MixRoom:
         """
         totals = [0] * self._share_count
         if len(view) and self:
-            nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
+            before = self.before(view)
+            nodes = self._nodes(before.have) if before.nodes is None else before.nodes
+            nodes = np.minimum(nodes, MOST_NODES).astype(np.int64)
             accepts = _accepted(self._shares, view.traits)[:, view.traits.codes]
             for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
                 totals[index] = int(nodes[number][mask].sum())
@@ -252,16 +266,17 @@ def _whole(nodes: Floats, least: Floats) -> Floats:
     return whole
 
 
-def _single(view: View) -> Mask:
-    """Return per row whether its nodes have one compute block."""
+def _part_offset(view: View) -> Ints:
+    """Return per row the number of kinds if its nodes have one compute block, else 0."""
 
     def is_single(limits: Mapping[BlockType, Limit]) -> bool:
         return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
 
-    def make() -> Mask:
-        return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
+    def make() -> Ints:
+        single = [bool(pool.limits) and is_single(pool.limits) for pool in view.pools]
+        return np.array(single, dtype=np.int64) * len(view.kinds)
 
-    return view.memoise_selected(("single",), operator.getitem, make)  # type: ignore[no-any-return]
+    return view.memoise_selected(("single", len(view.kinds)), operator.getitem, make)  # type: ignore[no-any-return]
 
 
 def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:

@@ -24,14 +24,21 @@ def scarce(view: View, request: Request) -> Floats:
 
 
 def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
-    unknown = requested[0].unknown if requested else "reject"
-    spare = np.zeros(len(view))
-    for tests, sign in _none_of(requested).items():
-        need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
-        spare += sign * view.free(need, "podm")
+    kinds, key = view.kinds, ("scarce", requested, len(view.kinds))
+    amounts: Floats | None = kinds.derived.get(key)
+    if amounts is None:
+        unknown = requested[0].unknown if requested else "reject"
+        amounts = np.zeros(len(kinds))
+        for tests, sign in _none_of(requested).items():
+            need = Need(
+                kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown
+            )
+            amounts += sign * kinds.amounts(need)
+        kinds.derived.store(key, read_only(amounts))
+    spare = view.podm_block_counts.sum(amounts, free=True)
     if not spare.any():
         return view.constant(1.0)
-    return read_only(1.0 / (1.0 + spare))
+    return read_only((1.0 / (1.0 + spare))[view.podm_of])
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
