@@ -327,8 +327,12 @@ def write_costs(
         mean = np.full(len(evaluation.cost), float(COST_SCALE))
         np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
         evaluation.cost[:] = np.rint(mean * bound.worst_cost)
-    else:
+    elif isinstance(evaluation.weigher_scores, np.ndarray):
         # whole numbers far below 2**53, which are exact as floats
+        gains = np.rint(evaluation.weigher_scores * COST_SCALE)
+        gains *= np.array([weigher.weight for weigher in bound.weighers]).reshape(-1, 1)
+        evaluation.cost[:] = COST_SCALE * bound.worst_cost - np.add.reduce(gains)
+    else:
         total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))
         for score, weigher in zip(evaluation.weigher_scores, bound.weighers, strict=True):
             # a broadcast array: the score is the same for all pools
