@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,28 @@ class Leftover(Struct, frozen=True, dict=True):
     kinds: BlockKinds
     counts: BlockCounts | None
     stocks: dict[str, StockGrants]
+
+    @property
+    def _tables(self) -> list[BlockCounts | StockGrants]:
+        return [*(() if self.counts is None else (self.counts,)), *self.stocks.values()]
+
+    def free_amounts(self) -> list[npt.NDArray[Any]]:
+        """Return copies of the free amounts of all blocks and stocks."""
+        return [table.free.copy() for table in self._tables]
+
+    def changed_rows(self, earlier: Sequence[npt.NDArray[Any]]) -> Ints:
+        """Return the rows whose free amounts differ from earlier ones, in order."""
+        changed = [np.empty(0, dtype=np.int64)]
+        for table, before in zip(self._tables, earlier, strict=True):
+            entries = (table.free != before).nonzero()[0]
+            changed.append(table.start.searchsorted(entries, side="right") - 1)
+        return np.unique(np.concatenate(changed))
+
+    def take(self, rows: Ints) -> "Leftover":
+        """Return a copy of some rows."""
+        counts = None if self.counts is None else self.counts.take(rows)
+        stocks = {name: grants.take(rows) for name, grants in self.stocks.items()}
+        return Leftover(self.kinds, counts, stocks)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the changed stocks after a node on every row, granted like ``core.fit.stocks``."""

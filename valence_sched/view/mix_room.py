@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
@@ -22,6 +22,7 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
+COPIED_FROM = 8  # of many rows, the feasible ones are copied if one of 8 or more is infeasible
 EPSILON = 1e-9  # the rounding error of a number of nodes
 #: If a resource is named, the other resources of a flavor count as if they allowed this many times
 #: more nodes, because nodes of other flavors need less of them.
@@ -40,9 +41,17 @@ class RoomBefore(Struct, frozen=True, eq=False):
     free: Leftover
     offset: Ints
     have: Floats
-    nodes: Floats | None
+    nodes: Floats | None = None
     #: By the needs and scarcity of recent requests: the lost nodes of every row.
-    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
+    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats] = field(
+        default_factory=lambda: BoundedMemo(MOST_LOST)
+    )
+
+    def take(self, rows: Ints) -> "RoomBefore":
+        """Return a copy of some rows."""
+        nodes = None if self.nodes is None or len(rows) < MANY_ROWS else self.nodes[:, rows]
+        have = self.have.take(rows, axis=1)
+        return RoomBefore(self.free.take(rows), self.offset[rows], have, nodes, self.lost)
 
 
 class MixRoom:
@@ -114,16 +123,36 @@ class MixRoom:
 
     def _before(self, view: View) -> RoomBefore:
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
-        have, offset = np.zeros((len(self._line_of), len(view))), _part_offset(view)
+        offset = _part_offset(view)
+        if len(view) < MANY_ROWS:
+            return RoomBefore(free, offset, read_only(self._have(free, offset)))
+        # one item, or none at first: nodes change the hardware of few rows
+        latest: list[tuple[RoomBefore, list[npt.NDArray[Any]]]]
+        latest = view.memoise_latest(("latest room",), self._key, list)
+        known, amounts = latest[0] if latest else (None, [])
+        if known is None or known.nodes is None or known.offset is not offset:
+            have = self._have(free, offset)
+            nodes = self._nodes(have)
+        else:
+            have, nodes = known.have.copy(), known.nodes.copy()
+            if len(rows := free.changed_rows(amounts)):
+                have[:, rows] = some = self._have(free.take(rows), offset[rows])
+                nodes[:, rows] = self._nodes(some)
+        before = RoomBefore(free, offset, read_only(have), read_only(nodes))
+        latest[:] = [(before, free.free_amounts())]
+        return before
+
+    def _have(self, free: Leftover, offset: Ints) -> Floats:
+        """Return the number of times that each row supplies each line; shape ``(lines, rows)``."""
+        have = np.zeros((len(self._line_of), len(offset)))
         if free.counts is not None:
-            start, parts = free.counts.start, self._block_parts(view.kinds)
+            start, parts = free.counts.start, self._block_parts(free.kinds)
             kinds = free.counts.kind + offset.repeat(start[1:] - start[:-1])
             supply = parts.take(kinds, axis=1)
             supply *= free.counts.free  # in place: new memory takes longer
             np.add.reduceat(supply, start[:-1], axis=1, out=have[: len(parts)])
         self._count_stocks(free.stocks, have)
-        nodes = None if len(view) < MANY_ROWS else read_only(self._nodes(have))
-        return RoomBefore(free, offset, read_only(have), nodes, BoundedMemo(MOST_LOST))
+        return have
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
         """Return the number of nodes that each row loses if it makes a node with ``needs``.
@@ -135,39 +164,48 @@ class MixRoom:
         whole = tuple(map(view.kinds.whole_amount, needs))
         lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs
         if lost is None:
-            lost = self._lost(view, before, whole, feasible_rows(view, needs), scarcity)
-            lost[infeasible_rows(view, needs)] = np.inf
+            feasible, infeasible = feasible_rows(view, needs), infeasible_rows(view, needs)
+            table, codes = self.weight_table(view.traits, scarcity), view.traits.codes
+            if len(view) < MANY_ROWS or len(infeasible) < len(view) / COPIED_FROM:
+                lost = self._lost(before, whole, feasible, table, codes)
+                lost[infeasible] = np.inf
+            else:
+                lost = np.full(len(view), np.inf)
+                if len(rows := feasible.nonzero()[0]):
+                    lost[rows] = self._lost(before.take(rows), whole, None, table, codes[rows])
             before.lost.store((whole, scarcity), read_only(lost))
         return lost
 
     def _lost(
         self,
-        view: View,
         before: RoomBefore,
         needs: Sequence[Need],
-        feasible: Mask,
-        scarcity: Sequence[float],
+        feasible: Mask | None,
+        table: Floats,
+        codes: Ints,
     ) -> Floats:
-        """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
+        """Return the lost nodes by row, undefined for rows that are not ``feasible``.
+
+        A row has the weights ``table[:, code]`` of the lists of needs.
+        """
         free, have = before.free, before.have.copy()
         taken = free.blocks_for(needs, feasible)
         if taken.parts:
-            parts = self._block_parts(view.kinds)
+            parts = self._block_parts(free.kinds)
             taken.subtract(parts, have[: len(parts)], before.offset)
         stocks = free.stocks_after(needs)
         self._count_stocks(stocks, have)
-        table, codes = self.weight_table(view.traits, scarcity), view.traits.codes
         # lists are added one after another, so that a row does not depend on other rows
         if before.nodes is None:
-            nodes = self._nodes(np.concatenate((before.have, have), axis=1))
-            lost = nodes[:, : len(view)] - nodes[:, len(view) :]
+            nodes, rows = self._nodes(np.concatenate((before.have, have), axis=1)), len(codes)
+            lost = nodes[:, :rows] - nodes[:, rows:]
             return np.add.accumulate(table.take(codes, axis=1) * lost)[-1]  # type: ignore[no-any-return]
         touched = np.zeros(len(have), dtype=bool)  # lines
         for part in taken.parts:
             touched[: len(self._blocks)] |= self._parts[:, part.among].any(axis=1)
         for name in stocks:
             touched[self._stock_lines(name)] = True
-        total = np.zeros(len(view))
+        total = np.zeros(len(codes))
         for number, (lines, _) in enumerate(self._lists):
             if touched[lines].any() and before.nodes[number].any():
                 lost = before.nodes[number] - self._nodes_of(number, have)
@@ -262,7 +300,7 @@ def _whole(nodes: Floats, least: Floats) -> Floats:
     nodes += EPSILON
     whole: Floats = np.floor(nodes, out=nodes)
     if least is not nodes:
-        whole[least + EPSILON < 1.0] = 0.0
+        np.copyto(whole, 0.0, where=least + EPSILON < 1.0)
     return whole
 
 

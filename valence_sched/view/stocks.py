@@ -96,6 +96,11 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
         if len(self.free) == len(self.start) - 1:
             granted = np.minimum(number, count)
+        elif count == 1:
+            tightest = self._tightest(size, number)
+            free, given = self.free.copy(), size[tightest]
+            free[tightest] = np.round(free[tightest] - given, 9)
+            return structs.replace(self, free=free)
         else:
             rows = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
             order = np.lexsort((self.free - size, size, rows))
@@ -106,6 +111,16 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
             granted[order] = np.clip(count - preceding, 0.0, sorted_numbers)
         amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
         return structs.replace(self, free=np.round(self.free - amounts, 9))
+
+    def _tightest(self, size: Floats, number: Floats) -> Ints:
+        """Return the first stock with the least surplus of each row that can make a grant."""
+        first, sizes = self.start[:-1], self.start[1:] - self.start[:-1]
+        smallest = size == np.minimum.reduceat(size, first).repeat(sizes)
+        surplus = np.where(smallest & (number > 0.0), self.free - size, np.inf)
+        places, last = np.arange(len(size)), len(size)
+        least = surplus == np.minimum.reduceat(surplus, first).repeat(sizes)
+        tightest: Ints = np.minimum.reduceat(np.where(least, places, last), first)
+        return tightest[number[tightest] > 0.0]
 
     def window(self, first: int, last: int) -> "StockGrants":
         low, high = int(self.start[first]), int(self.start[last])

@@ -95,7 +95,7 @@ MOST_MEMOISED = 256  # values that a View remembers for plug-ins
 FIXED = frozenset(
     {
         *("total", "inverse", "inverses", "constant", "all rows", "has fact", "number"),
-        *("remaining", "single"),
+        *("remaining", "single", "latest room"),
     }
 )
 

@@ -286,3 +286,27 @@ class TestLedger(unittest.TestCase):
             row = int(context.evaluation.cost.argmin())
             ledger.take(context.fit(ledger.view, row))
         self.assertGreater(len(scarcities), 2)
+
+    def test_after_nodes_many_pools_of_blocks_score_as_in_a_new_evaluation(self):
+        podms = [
+            {
+                "id": str(n),
+                "blocks": [cpu(f"b{block}", 8 + 8 * (block % 2)) for block in range(n % 5)],
+            }
+            for n in range(300)
+        ]
+        use = WeigherUse("fragmentation", 1.0)
+        bound = bind(Policy(name="one", filters=(FilterUse("capacity"),), weighers=(use,)))
+        asked = [request({"processor": {"total_cores": cores}}, policy="one") for cores in (8, 24)]
+        shares = tuple(FlavorShare(one.needs) for one in asked)
+        ledger = Ledger(view(*podms))
+        for turn in range(20):
+            mix = Mix(shares, scarcity=(1.0, 1.0 + turn))  # another evaluation of all pools
+            one = sealed(msgspec.structs.replace(asked[turn % 2], mix=mix))
+            context = ledger.context(one, bound, strict=True)
+            fresh = evaluate(ledger.view.take(range(len(podms))), one, bound, strict=True)
+            self.assertEqual(fresh.scores.tolist(), context.evaluation.scores.tolist())
+            best = context.evaluation.cost.argsort(kind="stable")[:20].tolist()
+            for fit in [context.fit(ledger.view, row) for row in best]:
+                if fit is not None:
+                    ledger.take(fit)
