@@ -60,10 +60,10 @@ def _python(*words: str) -> str:
 
 def main(words: list[str]) -> int:
     """Run the program with these words, and print its peak MiB instead of its output."""
-    from valence_sched_cli import shell
+    from valence_sched_cli import main as program
 
     with contextlib.redirect_stdout(io.StringIO()):
-        code = shell.main(words)
+        code = program.main(words)
     sys.stdout.write(f"{peak_mib()}\n")
     return code
 
