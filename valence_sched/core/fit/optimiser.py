@@ -32,6 +32,8 @@ ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
 HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
+#: Of a linear relaxation. It needs no presolve, which can take longer than the solution.
+RELAXED = {"presolve": "off", "ipm_iteration_limit": 200, "simplex_iteration_limit": 10_000}
 WORK_PER_STATE = 5  # a state of a set cover takes as long as this work of HiGHS
 LARGEST_TRUSTED = 1_000_000  # largest number with which "infeasible" is trusted
 PROPAGATED_PER_STATE = 4  # a state of a set cover takes as long as propagating these entries
@@ -157,6 +159,8 @@ class Programme:
         options: dict[str, Any] = {"output_flag": False, "threads": 1, "random_seed": 0}
         options |= {"solver": "choose" if whole else "ipm", "mip_max_nodes": effort.nodes}
         options |= {"mip_rel_gap": effort.gap, "mip_abs_gap": 1.0 - 2 * ROUNDING}
+        if not whole:
+            options |= RELAXED
         if not effort.heuristics:
             options |= dict.fromkeys(HEURISTICS, False)
         for name, value in options.items():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import unittest
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from unittest import mock
 
@@ -19,6 +20,7 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites, sized
 from tests.unit.planning.optimise import brute_nodes
 from valence_sched.core.evaluation import context_of
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
@@ -327,6 +329,15 @@ class TestMix(SolverCase):
         self.check_nodes(seen, relaxed)
         self.assertTrue(relaxed.placed <= whole.placed <= relaxed.bound)
         self.assertGreaterEqual(relaxed.placed, 0.97 * whole.placed)
+
+    def test_a_relaxation_that_ends_at_its_limit_leaves_a_bound(self):
+        seen, types = instances.generated_view(4, 30), instances.node_types()
+        types = [replace(one, most=9) for one in types]
+        whole = most_nodes(seen, types)
+        with mock.patch.dict(optimiser.RELAXED, ipm_iteration_limit=1):
+            ended = most_nodes(seen, types, effort=Effort(most_columns=0))
+        self.check_nodes(seen, ended)
+        self.assertTrue(0 < ended.placed <= whole.placed < ended.bound)
 
     def test_the_largest_mix(self):
         for seed in range(sized(300)):
