@@ -58,7 +58,8 @@ class Budget(Noun, frozen=True, kw_only=True):
 
     ``pool_states`` limits the search for the blocks of a node in one pool, ``decision_states`` all
     such searches of a decision together. ``batch_fits`` limits the tried fits of several requests
-    that are decided together. ``solver_nodes`` limits the branch and bound of scheduler ``joint``.
+    that are decided together, and the pools of their optimiser. ``solver_nodes`` limits the branch
+    and bound of each of its integer programmes, and those of scheduler ``joint``.
     """
 
     pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000

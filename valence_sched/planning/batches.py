@@ -5,6 +5,9 @@ The requests are decided scarcest first (``batch_orders``). If nodes remain unpl
 optimiser plans all nodes; if it proves no optimum within its budget, other orders are tried. A
 trial is better if fewer required nodes are missing, then if more nodes are placed. The scheduler
 ``joint`` uses the optimiser even for a single request, and for the goals of its policy.
+
+The optimiser is not first: it ignores the weighers, and where all nodes fit, the model of a site
+takes hundreds of times as long as the first order.
 """
 
 import math
@@ -21,7 +24,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain import report
-from valence_sched.core.explain.report import bound_notes, decision_warnings
+from valence_sched.core.explain.report import bound_notes, decision_warnings, limit_note
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
@@ -43,13 +46,17 @@ Part = TypeVar("Part", EvaluationContext, Batch)
 PlannedFits = tuple[tuple[Fit, ...], ...]  # the planned fits of one request, by alternative
 Score = tuple[int, int]  # the unplaced required nodes, and all unplaced nodes
 
+#: The work of HiGHS on one integer programme, per node of ``solver_nodes``: rounds of cuts at the
+#: root count as well. By default, the largest programme gets about 10 s of a processor.
+WORK_PER_NODE = 60_000
+
 
 @dataclass
 class Decisions:
     """The decisions on several requests, in order, up to the first that fails.
 
     If the required nodes of one request do not fit, all fail: no node is placed. ``bound`` is a
-    proven upper bound of the number of nodes.
+    proven upper bound of the number of nodes; ``limit`` tells why more nodes may fit.
     """
 
     requests: Sequence[Request]
@@ -57,6 +64,7 @@ class Decisions:
     skipped: Sequence[str] = ()
     decisions: list[Decision] = field(default_factory=list)
     bound: int | None = None
+    limit: str | None = None
 
     @property
     def failure(self) -> Decision | None:
@@ -113,7 +121,7 @@ class Decisions:
         if self.bound is not None and len(self.requests) > 1:
             placed = self.bound if self.failure else self.placed_count
             unique += bound_notes(self.bound, placed, self.requested_count)
-        return unique
+        return [*unique, self.limit] if self.limit else unique
 
 
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
@@ -137,7 +145,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
         schedulers = (plugins.load(plugins.SCHEDULERS).get(one.scheduler) for one in policies)
         joint = all(getattr(one, "plans_batches", False) for one in schedulers)
         trial = plan.best(policies[0].goals if joint else (), exact=joint)
-        found.bound = plan.bound
+        found.bound, found.limit = plan.bound, plan.limit
     if trial is not None and not trial.is_short:
         found.decisions = trial.decisions
     else:
@@ -196,14 +204,17 @@ class BatchPlan:
 
     Requests for equal nodes on the same pools have one node type; ``type_of`` has its number for
     each request. ``least`` are the required nodes by type. No placement exceeds ``bound`` nodes.
+    ``limit`` is the line on a limit of the optimiser, if the best trial is not proven.
     """
 
     def __init__(self, succession: Succession, requests: Sequence[Request], budget: Budget) -> None:
         self.succession, self.requests, self.budget = succession, requests, budget
         self.types: list[NodeType] = []
         self.type_of: list[int] = []
+        self.limit: str | None = None
         self._most_alone: list[int] = []
         self._fits_left = budget.batch_fits
+        self._pools = 0  # of all types
         self._requested = sum(one.count for one in requests)
         known: dict[object, int] = {}
         view = succession.current_view
@@ -214,6 +225,7 @@ class BatchPlan:
             self.type_of.append(number)
             if number == len(self.types):
                 self.types.append(NodeType.of(request, rows))
+                self._pools += int(rows.sum())
                 self._most_alone.append(most_nodes_alone(view, request, rows))
         counts = self._sums([one.count for one in requests])
         self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
@@ -239,15 +251,19 @@ class BatchPlan:
 
         orders = self._orders()
         best = self.trial(next(orders))
-        # the optimiser takes about as long as one fit per pool and type
-        is_small = exact or len(view) * len(self.types) <= self._fits_left
-        if goals or (is_small and not self._is_proven(best)):
+        self._fits_left = self.budget.batch_fits  # of further orders
+        # the optimiser takes about as long as some fits per pool and type
+        if self._pools > self.budget.batch_fits:
+            self.limit = limit_note(self.budget.batch_fits)
+        elif goals or not self._is_proven(best):
             fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
             best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
             if self._is_proven(best) or self._fits_left <= 0:
                 break
             best = min(best, self.trial(order), key=value)
+        if self._is_proven(best) or self.bound < sum(self.least):
+            self.limit = None
         return best
 
     def _grouped(self, node: WitnessNode) -> bool:
@@ -265,6 +281,8 @@ class BatchPlan:
         full = {node.node_type for node in fixed}
         types = [replace(one, most=0) if at in full else one for at, one in enumerate(self.types)]
         optimum = _optimum(overlay.view, types, self.budget, goals)
+        if optimum.exact_model and optimum.placed < optimum.bound:
+            self.limit = limit_note()
         if not fixed:
             self.bound = min(self.bound, optimum.bound)
         return self.realised([*fixed, *optimum.nodes])
@@ -377,5 +395,6 @@ def plan_nodes(context: EvaluationContext) -> Batch:
 def _optimum(
     view: View, types: Sequence[NodeType], budget: Budget, goals: Sequence[Goal]
 ) -> Optimum:
-    effort = Effort(nodes=budget.solver_nodes)
+    nodes = budget.solver_nodes
+    effort = Effort(nodes=nodes, work=nodes * WORK_PER_NODE)
     return most_nodes(view, types, effort=effort, budget=budget, goals=goals)

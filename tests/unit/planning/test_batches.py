@@ -298,19 +298,37 @@ class TestBatchPlan(unittest.TestCase):
         self.assertEqual(["any", "memory"], [one.request.id for one in found.decisions])
         self.assertEqual(["small", "large"], uris)
 
-    def test_the_search_places_what_no_order_does(self):
-        """The nodes of a generated site's optimum: the first order leaves out some of them."""
-        seen = generated_view(2, 20, seed=0)
-        flavors = [("small", 9), ("large", 3), ("gpu", 5), ("gpu-large", 3), ("data", 1)]
+    def filled(self, **budget):
+        """Fill a generated site of 6 pools with 84 nodes of 5 kinds, as many as fit."""
+        policy = Policy(name="default", budget=Budget(**budget))
+        counts = zip(FLAVORS, (36, 12, 18, 12, 6), strict=True)
         asked = [
-            request(FLAVORS[name], flavor=name, count=count, min_count=0) for name, count in flavors
+            request(FLAVORS[name], flavor=name, count=count, min_count=0) for name, count in counts
         ]
-        placed = []
-        for fits in (0, 20_000):
-            policy = Policy(name="default", budget=Budget(batch_fits=fits))
-            placed.append(decide_all(engine(seen, policy), asked).placed_count)
-        self.assertLess(placed[0], placed[1])
-        self.assertEqual(21, placed[1])
+        return decide_all(engine(generated_view(6, 30), policy), asked)
+
+    def test_the_search_places_what_no_order_does(self):
+        found = self.filled(batch_fits=30)  # the first order has more fits: these do not count
+        self.assertEqual((84, []), (found.placed_count, found.warnings()))
+
+    def test_a_site_beyond_the_budget_is_left_to_the_orders(self):
+        found = self.filled(batch_fits=29)
+        note = "more nodes may fit: the site is too large for the optimiser (batch_fits 29)"
+        self.assertEqual([note], found.warnings())
+        self.assertLess(found.placed_count, 84)
+
+    def test_the_optimiser_ends_at_its_limit_and_the_answer_is_the_same_twice(self):
+        found = self.filled(solver_nodes=1)
+        self.assertEqual(["more nodes may fit: the optimiser ended at its limit"], found.warnings())
+        self.assertGreaterEqual(found.placed_count, self.filled(batch_fits=0).placed_count)
+        again = self.filled(solver_nodes=1)
+        self.assertEqual(*(msgspec.json.encode(one.report()) for one in (found, again)))
+
+    def test_a_batch_that_certainly_does_not_fit_has_no_note_of_a_limit(self):
+        policy = Policy(name="default", budget=Budget(batch_fits=0))
+        asked = [request(CORES, count=3), request(CORES, count=2)]
+        found = decide_all(engine(view({"id": "a", "blocks": cpus(4)}), policy), asked)
+        self.assertEqual(["no placement has more than 4 of the 5 nodes"], found.warnings())
 
     def test_a_batch_without_budget_is_decided_once(self):
         policy = Policy(name="default", budget=Budget(batch_fits=0))

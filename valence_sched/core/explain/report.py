@@ -337,6 +337,14 @@ def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
     return [most if fitting == bound else f"{most}; {fitting:,} were found"]
 
 
+def limit_note(batch_fits: int | None = None) -> str:
+    """Return the line on the limit of the optimiser: at its end, or too many pools to begin."""
+    limit = "the optimiser ended at its limit"
+    if batch_fits is not None:
+        limit = f"the site is too large for the optimiser (batch_fits {batch_fits:,})"
+    return f"more nodes may fit: {limit}"
+
+
 def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
     """Return the line about pools that may fit, but whose search exceeded the budget."""
     names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
