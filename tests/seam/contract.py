@@ -277,6 +277,26 @@ class SchedulerContract(Contract):
                                       result.forgotten_decisions))  # fmt: skip
 
 
+class RestoringContract(Contract):
+    """A mixin of tests whose nodes and claims end with them, so that a class shares one site."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.restore)
+
+    def restore(self) -> None:
+        """Delete all nodes of this scheduler, and release all claims."""
+        nodes = [one.node.id for one in self.scheduler.nodes()]
+        self.assertEqual([], list(self.scheduler.delete_nodes(nodes)))
+        claims = [one.id for one in self.scheduler.claims()]
+        self.assertEqual([], list(self.scheduler.release(claims)))
+
+    def disable(self, podm: str) -> None:
+        """Report that a pod manager is disabled, until the end of the test."""
+        self.scheduler.update_resource_stats(podm, {"enabled": False})
+        self.addCleanup(self.scheduler.update_resource_stats, podm, {"enabled": True})
+
+
 class RegisteringContract(Contract):
     """Tests of registrations and reports."""
 
@@ -319,7 +339,7 @@ class RegisteringContract(Contract):
         self.scheduler.change_registration(name, RegistrationChange(zone="z"))
 
 
-class ClaimingContract(Contract):
+class ClaimingContract(RestoringContract):
     """Tests of a scheduler that also claims, on live pod managers."""
 
     def test_a_claim_holds_what_no_other_claim_gets(self):
@@ -339,7 +359,7 @@ class ClaimingContract(Contract):
         """S67: claims, plans and rankings use the same decision, and see every report."""
         for refused in ((), ("gpu-east",)):
             for podm in refused:
-                self.scheduler.update_resource_stats(podm, {"enabled": False})
+                self.disable(podm)
             with self.subTest(refused=refused):
                 chosen = self.scheduler.select_destinations(request()).report.placements
                 self.assertNotIn(chosen[0].chosen.podm, refused)
@@ -377,7 +397,8 @@ class ClaimingContract(Contract):
         errors = list(self.scheduler.release([claim.id, "nope"]))
         self.assertEqual([UnknownName], [type(error) for error in errors])
         self.assertEqual([], list(self.scheduler.claims()))
-        self.assertEqual(["RELEASED"], [one.state for one in self.scheduler.claims(ended=True)])
+        ended = self.scheduler.claims(owner="me", ended=True)
+        self.assertEqual(["RELEASED"], [one.state for one in ended])
         record = self.scheduler.claim_record(claim.id)
         self.assertEqual(
             ["held", "released"], [event.kind for event in record.events][:: len(record.events) - 1]
@@ -401,7 +422,7 @@ class ClaimingContract(Contract):
         return {(part.podm, uri) for part in parts for uri in part.blocks}
 
 
-class ComposingContract(Contract):
+class ComposingContract(RestoringContract):
     """Tests of a scheduler whose pod managers compose."""
 
     def test_nodes_are_composed_listed_and_deleted(self):
@@ -520,6 +541,6 @@ class ComposingContract(Contract):
 
     def test_the_very_next_decision_sees_what_is_reported(self):
         podm = self.scheduler.select_destinations(request()).report.placements[0].chosen.podm
-        self.scheduler.update_resource_stats(podm, {"enabled": False})
+        self.disable(podm)
         report = self.scheduler.select_destinations(request(), detail="report").report
         self.assertNotIn(podm, {placement.chosen.podm for placement in report.placements})

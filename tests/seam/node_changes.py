@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tests.seam.contract import Contract, request
+from tests.seam.contract import RestoringContract, request
 from valence_sched import errors
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.flavor import Properties
@@ -23,10 +23,8 @@ STOCK, SIZE = "cxl_memory_mib", 65536
 MEMORY = Properties(resources={STOCK: SIZE})
 
 
-class ChangingContract(Contract):
-    """Tests of attaching blocks to a node and detaching them; simulated nodes are powered on."""
-
-    served: Mapping[str, ServedPodm]
+class NodeChangeContract(RestoringContract):
+    """A node, and changes of it."""
 
     def gpu_node(self, **fields) -> ComposedNode:
         """Compose a node of eight cores and a GPU, which reaches further GPUs."""
@@ -43,6 +41,10 @@ class ChangingContract(Contract):
     def blocks(self, node: ComposedNode) -> set[str]:
         """Return the blocks of a node as its pod manager reports them now."""
         return {*self.scheduler.node_record(node.id).node.blocks}
+
+
+class ChangingContract(NodeChangeContract):
+    """Tests of attaching blocks to a node and detaching them; simulated nodes are powered on."""
 
     def test_a_device_is_attached_and_detached_again(self):
         node = self.gpu_node()
@@ -225,6 +227,22 @@ class ChangingContract(Contract):
         with self.assertRaisesRegex(errors.UnknownName, "no block of pod manager"):
             self.change(node, attach_blocks=(other,))
 
+    def test_what_is_attached_counts_for_the_quota_of_the_owner(self):
+        node = self.gpu_node()
+        before = self.used_gpus()
+        self.change(node, attach=GPU)
+        self.assertGreater(self.used_gpus(), before)
+
+    def used_gpus(self) -> float:
+        quota: Quota = self.scheduler.quota(OWNER)
+        return quota.used.get("accelerators", 0.0)
+
+
+class DroppingContract(NodeChangeContract):
+    """A test whose pod managers drop blocks, and so cannot be shared."""
+
+    served: Mapping[str, ServedPodm]
+
     def test_a_block_that_its_pod_manager_drops_for_a_moment_stays_with_its_node(self):
         node = self.gpu_node()
         other = self.gpu_node(podms=[node.podm])
@@ -251,13 +269,3 @@ class ChangingContract(Contract):
         self.change(other, detach_blocks=(lost,), force=True)
         self.assertNotIn(lost, self.blocks(other))
         self.assertEqual(1, self.scheduler.block(lost, node.podm).slots)
-
-    def test_what_is_attached_counts_for_the_quota_of_the_owner(self):
-        node = self.gpu_node()
-        before = self.used_gpus()
-        self.change(node, attach=GPU)
-        self.assertGreater(self.used_gpus(), before)
-
-    def used_gpus(self) -> float:
-        quota: Quota = self.scheduler.quota(OWNER)
-        return quota.used.get("accelerators", 0.0)

@@ -15,7 +15,7 @@ from tests.seam.contract import (
     SchedulerContract,
     request,
 )
-from tests.seam.node_changes import OWNER, STOCK, ChangingContract
+from tests.seam.node_changes import OWNER, STOCK, ChangingContract, DroppingContract
 from tests.service.serving import serving
 from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
@@ -129,30 +129,53 @@ class TestRecorded(EngineFactory, RegisteringContract, SchedulerContract, unitte
         self.assertFalse(Path(self.state.removeprefix("sqlite:///")).exists())
 
 
-class TestServed(SchedulerContract, unittest.TestCase):
-    """On a state with served pod managers."""
+#: The pod managers that the contracts of changes use: others would only be read each time.
+CHANGING = ("mem-1", "general-1", "gpu-west", "gpu-east")
+
+
+class ServedSite:
+    """Served pod managers for the tests of a class; ``used`` are their names, or all."""
+
+    used: Sequence[str] = ()
+    served: Mapping[str, ServedPodm]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        podms = cls.enterClassContext(served(EXAMPLE))
+        cls.served = {name: podms[name] for name in cls.used or podms}
+
+
+class ServedPlace(ServedSite):
+    """An engine for each test, on a state that the tests of a class share."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.place = Place(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.place.register(cls.enterClassContext(served(EXAMPLE)).values())
+        cls.place.register(cls.served.values())
 
     def new_scheduler(self) -> Engine:
         return self.place.engine()
 
 
+class TestServed(ServedPlace, SchedulerContract, unittest.TestCase):
+    """On a state with served pod managers."""
+
+
 class TestServedChanges(
-    EngineFactory, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    ServedPlace, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
     unittest.TestCase,
 ):  # fmt: skip
-    """On a state with served pod managers, which the tests change."""
+    """On a state with served pod managers, which the tests change and restore."""
 
-    def setUp(self):
-        podms = changing_podms(self.enterContext(contextlib.ExitStack()))
-        self.served = {one.id: one for one in podms}
-        super().setUp()
-        self.place.register(podms)
+    used = CHANGING
+
+
+class TestServedDrops(ServedPlace, DroppingContract, unittest.TestCase):
+    """On a state with served pod managers, one of which drops blocks."""
+
+    used = CHANGING
 
 
 class RemoteFactory(EngineFactory):
@@ -193,17 +216,6 @@ class TestRecordedRemote(RemoteFactory, RegisteringContract, SchedulerContract, 
                     )
 
 
-def all_podms(stack: contextlib.ExitStack) -> list[ServedPodm]:
-    """Serve the pod managers of the example."""
-    return [*stack.enter_context(served(EXAMPLE)).values()]
-
-
-def changing_podms(stack: contextlib.ExitStack) -> list[ServedPodm]:
-    """Serve those that the contracts of changes use: the others would only be read each time."""
-    podms = stack.enter_context(served(EXAMPLE))
-    return [podms[name] for name in ("mem-1", "general-1", "gpu-west", "gpu-east")]
-
-
 def start_service(stack: contextlib.ExitStack, podms: Sequence[ServedPodm]) -> str:
     """Start a service with its own state, which reads served pod managers."""
     return ZoneServices(stack).start("one", served=podms, zones={"enable_zone_routing": False})
@@ -222,38 +234,22 @@ def start_tree(stack: contextlib.ExitStack, podms: Sequence[ServedPodm]) -> str:
     return services.start("top", served=own, children={"east": east})
 
 
-class RemoteCase:
-    """A scheduler of the service that ``start`` starts; a mixin of a contract."""
+class SharedService(ServedSite):
+    """The scheduler of the service that ``start`` starts once for the tests of a class."""
 
     start: Callable[[contextlib.ExitStack, Sequence[ServedPodm]], str]
     url: str
-    served: Mapping[str, ServedPodm]
-
-    def new_scheduler(self) -> RemoteScheduler:
-        found = scheduler(self.url)
-        found.podms()  # the first reading causes a second one
-        return found
-
-
-class SharedService(RemoteCase):
-    """One service for the tests of a class, which do not change it."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         stack = cls.enterClassContext(contextlib.ExitStack())
-        cls.url = cls.start(stack, all_podms(stack))
+        cls.url = cls.start(stack, [*cls.served.values()])
 
-
-class OwnService(RemoteCase):
-    """A service for each test."""
-
-    def setUp(self):
-        stack = self.enterContext(contextlib.ExitStack())
-        podms = changing_podms(stack)
-        self.served = {one.id: one for one in podms}
-        self.url = self.start(stack, podms)
-        super().setUp()
+    def new_scheduler(self) -> RemoteScheduler:
+        found = scheduler(self.url)
+        found.podms()  # the first reading causes a second one
+        return found
 
 
 class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
@@ -262,12 +258,20 @@ class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
     start = staticmethod(start_service)
 
 
+class TestTreeDrops(SharedService, DroppingContract, unittest.TestCase):
+    """On a tree of zones, with a pod manager that drops blocks."""
+
+    used = CHANGING
+    start = staticmethod(start_tree)
+
+
 class TestTreeChanges(
-    OwnService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
     unittest.TestCase,
 ):  # fmt: skip
-    """On a tree of zones, which the tests change."""
+    """On a tree of zones, which the tests change and restore."""
 
+    used = CHANGING
     start = staticmethod(start_tree)
 
     def used_memory(self) -> float:
