@@ -153,7 +153,10 @@ class Evaluation(msgspec.Struct):
 
     def select(self, rows: Ints | slice) -> "Evaluation":
         """Return the evaluation of some rows: a copy, or views for a slice."""
-        return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
+        verdicts, scores, cost = self.verdicts, self.scores, self.cost
+        if isinstance(rows, slice):
+            return self.with_rows(verdicts[:, rows], scores[:, rows], cost[rows])
+        return self.with_rows(verdicts.take(rows, axis=1), scores.take(rows, axis=1), cost[rows])
 
     def write(self, rows: Ints | slice, part: "Evaluation") -> None:
         self.verdicts[:, rows] = part.verdicts
@@ -330,7 +333,7 @@ def write_costs(
     elif isinstance(evaluation.weigher_scores, np.ndarray):
         # whole numbers far below 2**53, which are exact as floats
         gains = np.rint(evaluation.weigher_scores * COST_SCALE)
-        gains *= np.array([weigher.weight for weigher in bound.weighers]).reshape(-1, 1)
+        gains *= bound.weights
         evaluation.cost[:] = COST_SCALE * bound.worst_cost - np.add.reduce(gains)
     else:
         total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))

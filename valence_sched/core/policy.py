@@ -196,6 +196,11 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         return sum(weigher.heaviest for weigher in self.weighers)
 
     @functools.cached_property
+    def weights(self) -> Ints:
+        """The weights without overrides, in thousandths; shape ``(weighers, 1)``."""
+        return np.array([[weigher.weight] for weigher in self.weighers]).reshape(-1, 1)
+
+    @functools.cached_property
     def weights_vary(self) -> bool:
         return any(weigher.overrides for weigher in self.weighers)
 

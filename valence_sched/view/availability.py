@@ -77,6 +77,11 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
     return read_only(np.array([need.amount for need in needs], dtype=np.float64))
 
 
+@functools.lru_cache(maxsize=1024)
+def _total_amounts(needs: tuple[Need, ...]) -> Floats:
+    return read_only(np.array([need.amount * need.count for need in needs], dtype=np.float64))
+
+
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats], Floats]:
     """Return the largest grant of each row by need, all free devices, and the least of all rows."""
     grants = [view.largest_grant(one) if one.kind == "stock" else view.free(one) for one in needs]
@@ -137,11 +142,9 @@ def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     """Return the mean of the shares ``(free - amount) / total``, 0 for rows without a total."""
 
     def make() -> FreeShare:
-        amounts = _amounts(needs)
+        amounts = _total_amounts(needs)
         make_table = functools.partial(_share_table, view, needs, by)
         table: _ShareTable = view.memoise_free(("shares", by), _subjects(needs), make_table)
-        if any(need.count != 1 for need in needs):
-            amounts = np.array([need.amount * need.count for need in needs])
         mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
         np.subtract(table.mean, mean, out=mean)
         np.abs(mean, out=mean)  # rounding may make a 0 negative
@@ -192,7 +195,9 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
     """Return ``1 / total`` of each need, and per row the share of needs with a total of 0."""
 
     def select(whole: tuple[Floats, Floats | None], rows: Any) -> tuple[Floats, Floats | None]:
-        inverse, absent = np.ascontiguousarray(whole[0][:, rows]), whole[1]
+        inverse, absent = whole[0], whole[1]
+        is_slice = isinstance(rows, slice)
+        inverse = np.ascontiguousarray(inverse[:, rows]) if is_slice else inverse.take(rows, axis=1)
         return inverse, None if absent is None or inverse.all() else absent[rows]
 
     def make() -> tuple[Floats, Floats | None]:

@@ -78,9 +78,13 @@ class KindBlocks(Struct, frozen=True, eq=False):
 
 
 class NodeBlocks(Struct, frozen=True, eq=False):
-    """The blocks that each of ``size`` rows gives to one node, part by part."""
+    """The blocks that each row gives to one node, part by part.
 
-    size: int
+    ``kinds`` and ``numbers``, shape ``(needs, rows)``, have the parts of all rows.
+    """
+
+    kinds: Ints
+    numbers: Floats
     parts: list[KindBlocks]
 
     def supply(self, amounts: Floats) -> Floats | None:
@@ -90,7 +94,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
             if amounts[part.among].any():
                 supplied = amounts.take(part.kinds) * part.numbers
                 if part.rows is not None:
-                    total = np.zeros(self.size) if total is None else total
+                    total = np.zeros(self.kinds.shape[1]) if total is None else total
                     total[part.rows] += supplied
                 else:
                     total = supplied if total is None else np.add(total, supplied, out=total)
@@ -101,7 +105,12 @@ class NodeBlocks(Struct, frozen=True, eq=False):
 
         ``offset`` is added to the kinds of each row, whose blocks then supply other amounts.
         """
-        for part in self.parts:
+        parts = self.parts
+        if self.kinds.shape[1] < MANY_ROWS:
+            kinds = self.kinds if offset is None else self.kinds + offset
+            table -= np.add.reduce(amounts.take(kinds, axis=1) * self.numbers, axis=1)
+            parts = [part for part in parts if part.rows is not None]
+        for part in parts:
             rows, kinds = slice(None) if part.rows is None else part.rows, part.kinds
             if offset is not None:
                 kinds = kinds + offset[rows]
@@ -158,7 +167,8 @@ class Leftover(Struct, frozen=True, dict=True):
         follow.
         """
         own, counts = tuple([need for need in needs if need.kind != "stock"]), self.counts
-        taken = NodeBlocks(len(counts) if counts else 0, [])
+        shape = len(own), len(counts) if counts else 0
+        taken = NodeBlocks(np.empty(shape, dtype=np.int64), np.empty(shape), [])
         if not counts or not own:
             return taken
         ranked, first = ranked_kinds(self.kinds, own), counts.start[:-1]
@@ -169,12 +179,14 @@ class Leftover(Struct, frozen=True, dict=True):
             counted = taken.supply(ranked.amounts[line]) if ranked.overlaps[line] else None
             if counted is not None:  # these rows give no further block first
                 best[line, counted.nonzero()[0]] = ABSENT
-            kinds = ranked.kind[line].take(best[line], mode="clip")  # kind 0 if absent
-            numbers = ranked.number[line].take(best[line], mode="clip")
+            kinds, numbers = taken.kinds[line], taken.numbers[line]
+            ranked.kind[line].take(best[line], mode="clip", out=kinds)  # kind 0 if absent
+            ranked.number[line].take(best[line], mode="clip", out=numbers)
             several = ranked.several[line] and np.maximum.reduce(numbers, initial=0.0) > 1.0
             if several:
                 is_best = ranks[line] == best[line].repeat(np.diff(counts.start))
-                numbers = np.minimum(numbers, np.add.reduceat(counts.free * is_best, first))
+                free = np.add.reduceat(counts.free * is_best, first)
+                np.minimum(numbers, free, out=numbers)
             part, earlier = KindBlocks(None, kinds, numbers, ranked.kind[line]), list(taken.parts)
             taken.parts.append(part)
             if several or counted is not None:  # else one block is enough
