@@ -393,7 +393,7 @@ def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 def read_only(array: Array) -> Array:
     """Make an array read-only and return it."""
-    array.setflags(False)  # faster than its flags
+    array.setflags(write=False)  # faster than its flags
     return array
 
 
