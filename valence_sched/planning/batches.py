@@ -6,8 +6,8 @@ optimiser plans all nodes; if it proves no optimum within its budget, other orde
 trial is better if fewer required nodes are missing, then if more nodes are placed. The scheduler
 ``joint`` uses the optimiser even for a single request, and for the goals of its policy.
 
-The optimiser is not first: it ignores the weighers, and where all nodes fit, the model of a site
-takes hundreds of times as long as the first order.
+The optimiser is not first: it ignores the weighers, and where all nodes fit, it takes 4 times as
+long as the first order on a site of 20 pod managers, and 20 to 100 times on one of 1,000.
 """
 
 import math
