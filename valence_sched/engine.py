@@ -474,7 +474,7 @@ class Engine(scheduler.OwnScheduler):
         policy = next(one for one in decider.policies() if one.name == request.policy)
         if policy.shrink == "never" or self._sources.named_sources(self._selection):
             return None
-        from valence_sched.planning.shrink import shrink
+        from valence_sched.planning.node_change import shrink
 
         none: tuple[Sequence[ComposedNode], Mapping[str, Usage]] = ((), {})
         every, usages = self._state.registry.read(

@@ -19,7 +19,7 @@ from cliff import command, lister, show
 from valence_sched import errors, streams
 from valence_sched_cli import late, plugin as cloud
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import drain, inventory, parser as parsing
+from valence_sched_cli.options import inventory, parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import supports_colour
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
@@ -330,7 +330,7 @@ class PodmCommand:
             policy_files=tuple(getattr(args, "policy_file", ())),
             live=self.live(args, only),
             no_cache=getattr(args, "no_cache", False),
-            drain=drain.drain_settings(args),
+            drain=inventory.drain_settings(args),
         )
 
     def _choose_service(self, app: late.app.App) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from valence_sched.server.gunicorn_server import GunicornServer
+from valence_sched.server.worker import GunicornServer
 from valence_sched.service.settings import ServiceSettings
 
 

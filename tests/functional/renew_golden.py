@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from tests.functional.programs import FLAVORS, ROOT, SITE, run, shell
-from valence_sched.service.openapi import document
+from valence_sched.service.routes import document
 
 GOLDEN = Path(__file__).parent / "golden" / "decision.json"
 QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "--seed", "7")

@@ -31,7 +31,7 @@ from valence_sched.config.schemas import NOUNS
 from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.server.main import parser as service_parser
 from valence_sched.service.metrics import Metrics, StateFacts
-from valence_sched.service.openapi import document
+from valence_sched.service.routes import document
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.tables import METADATA
 from valence_sched_cli.options.parser import HelpAll

@@ -13,8 +13,7 @@ from tests.service import settings_table
 from tests.service.api_table import rows, table
 from tests.service.application import ApplicationCase
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.service.openapi import document
-from valence_sched.service.routes import ROUTES
+from valence_sched.service.routes import ROUTES, document
 from valence_sched.service.settings import Limits, ReaderSettings, ServiceSettings, check_settings
 from valence_sched.service.users import ROLES
 

@@ -13,8 +13,7 @@ from tests.service.serving import wait_for
 from tests.unit.store.engines import raw_engine
 from valence_sched.model.verbs import EventBody
 from valence_sched.model.zone import ZoneSettings
-from valence_sched.service.openapi import REFERENCE, document
-from valence_sched.service.routes import ROUTES
+from valence_sched.service.routes import REFERENCE, ROUTES, document
 
 MOST, EACH = 80, 4  # examples of a body, and of one place of it
 SITE, OTHER = "gpu-east", "general-1"

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase
 from tests.unit.store.site import part, podm
 from valence_sched.model.claim import ComposedNode
-from valence_sched.pages.links import POLICY, SCRIPT
+from valence_sched.pages.render import POLICY, SCRIPT
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 

@@ -11,10 +11,9 @@ import msgspec
 from valence_sched.config.podms_file import PodmFile
 from valence_sched.model import check, codec, decision, quantity
 from valence_sched.model.baremetal import IronicSettings
-from valence_sched.model.drain import DrainSettings
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
-from valence_sched.model.node_change import NodeChangePlan
+from valence_sched.model.node_change import DrainSettings, NodeChangePlan
 from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay

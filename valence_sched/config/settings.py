@@ -29,8 +29,8 @@ from valence_sched.model import (
     zone,
 )
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
-from valence_sched.model.drain import DrainSettings, check_drain
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.node_change import DrainSettings, check_drain
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count, parse_age_limit
 from valence_sched.model.request import FlavorShare, Mix, Request

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture: writes pod managers as one inventory file or as Redfish trees, without credentials.
 
-An unreadable pod manager has no tree, and no blocks in the file.
+An unreadable pod manager has no tree, and no blocks in the file. For an anonymous capture, keyed
+aliases replace all texts that are not known to be harmless.
 """
+
+from __future__ import annotations
 
 import secrets as secrets_module
 from collections import Counter
@@ -17,7 +20,6 @@ from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.files import tree as trees
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
-from valence_sched.inventory.anonymise import Aliases, anonymise_documents, anonymise_podm
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model import redact
@@ -28,6 +30,19 @@ from valence_sched.model.reading import Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
+import functools
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import unquote
+from uuid import UUID
+
+from valence_sched.model import inventory
+from valence_sched.model.base import Fact
+from valence_sched.model.need import EFFECT
+from valence_sched.model.podm_address import uuid_identity
 
 MIN_KEY_CHARS = 16  # characters of a key for aliases
 
@@ -187,7 +202,7 @@ class Captures:
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
 
-def _live_readings(reader: "LiveReader", sources: SourceReader) -> Iterator[Reading]:
+def _live_readings(reader: LiveReader, sources: SourceReader) -> Iterator[Reading]:
     try:
         for reading in reader:
             sources.live_ids.add(reading.podm.id)
@@ -210,3 +225,222 @@ def _select(
             yield podm, record
     for name in missing:
         raise errors.UnknownName("pod manager", name, known)
+
+
+#: Parts of URIs that are the same at every site: collections, services and single resources.
+STANDARD_SEGMENTS = frozenset(
+    word.casefold()
+    for word in """
+    redfish v1 $metadata Systems Chassis Managers Fabrics CompositionService ResourceBlocks
+    ResourceZones Zones Endpoints Switches Ports Connections AddressPools EndpointGroups
+    Processors Memory MemoryDomains MemoryChunks MemorySummary ProcessorSummary Storage
+    StorageServices SimpleStorage Drives Volumes AllocatedVolumes StoragePools StorageGroups
+    Controllers
+    StorageControllers EthernetInterfaces NetworkInterfaces NetworkAdapters
+    NetworkDeviceFunctions NetworkPorts PCIeDevices PCIeFunctions PCIeSlots PCIeInterfaces
+    LogicalServices Services Nodes Actions Oem Members Links Capabilities Devices Thermal Power
+    PowerSubsystem ThermalSubsystem Assembly Sensors LogServices Entries Bios Boot
+    TaskService Tasks EventService Subscriptions UpdateService JsonSchemas Registries
+    TelemetryService Facilities PowerEquipment AggregationService Aggregates
+    FreePool ActivePool CompositionReservations GraphicsControllers USBControllers
+    EthernetSwitches RemoteTargets LogicalDrives Accelerators FPGA InUse Metrics
+    EnvironmentMetrics ProcessorMetrics SubProcessors OperatingConfigs MediaControllers
+    FabricAdapters HostInterfaces VirtualMedia VLANs
+    """.split()  # noqa: SIM905 - a word list reads better as text
+)
+N = TypeVar("N", inventory.FullBlock, inventory.Stock, inventory.Node)
+_SHORT = re.compile(r"\d{1,3}")
+_QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+_DEVICE_NUMBER = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
+#: Properties whose texts stay: terms of a standard, or product names.
+_HARMLESS = re.compile(
+    r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
+    r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
+    r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
+    r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
+)
+_STANDARD = ("Id", "Name", "Description", "Links", "Oem")
+_POOLS = ("Free", "Active", "Unassigned")
+_UUIDS = ("UUID", "ServiceEntryPointUUID")  # properties with the UUID of a Redfish service
+#: Numeric properties that identify a single device.
+_IDENTIFYING = re.compile(
+    r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
+    r"durablename|vlan|phone|latitude|longitude|altitude).*"
+)
+_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#\d]*")
+_HARDWARE = re.compile(r"[^\r\n]{0,200}")
+
+
+class Aliases:
+    """Makes the same alias for the same text and key; ``originals`` are the replaced texts."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.of = functools.cache(self._of)
+        self.uri = functools.cache(self._uri)
+        self.originals: set[str] = set()
+
+    def _of(self, text: str) -> str:
+        if not text:
+            return text
+        self.originals.add(text)
+        digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"x{digest[:8].hex()}"
+
+    def segment(self, text: str) -> str:
+        """Return the alias of a part of a URI, encoded or not; standard words and numbers stay."""
+        is_standard = text.casefold() in STANDARD_SEGMENTS or text == inventory.WHOLE_POOL
+        is_number = _SHORT.fullmatch(text) or _DEVICE_NUMBER.fullmatch(text)
+        return text if is_standard or is_number else self.of(unquote(text))
+
+    def uuid(self, text: str) -> str | None:
+        """Return the alias of a UUID in any spelling, which is also a UUID; None for other text."""
+        identity = uuid_identity(text)
+        if identity is None:
+            return None
+        self.originals.add(text)
+        digest = hmac.digest(self._key, identity.encode(), hashlib.sha256)
+        return str(UUID(bytes=digest[:16], version=4))
+
+    def identity(self, identity: str) -> str:
+        kind, colon, value = identity.partition(":")
+        return f"{kind}{colon}{self.uuid(value) or self.of(value)}"
+
+    def path(self, text: str) -> str:
+        return "/".join(self.segment(part) for part in text.split("/"))
+
+    def _uri(self, uri: str) -> str:
+        if url := _URL.fullmatch(uri):
+            host = f"{self.of(url['host'].casefold())}.invalid" if url["host"] else ""
+            return f"{url['scheme'].casefold()}://{host}{self._uri(url['rest'])}"
+        if uri.startswith(inventory.DECLARED_SCHEME):
+            head, hash_, rest = uri.partition("#")
+            return f"{head}{hash_}{self.segment(rest)}"
+        path, hash_, pointer = uri.partition("#")
+        path, mark, query = path.partition("?")
+        if query and not _QUERY.fullmatch(query):
+            query = self.of(query)
+        return f"{self.path(path)}{mark}{query}{hash_}{self.path(pointer)}"
+
+    def text(self, text: str) -> str:
+        """Return the alias of a text: a URI is replaced part by part, another text as a whole."""
+        if text.startswith("/") or "://" in text:
+            return self.uri(text)
+        return self.segment(text)
+
+
+def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.FullPodm:
+    """Replace the names of a pod manager; amounts, kinds, traits and capabilities stay."""
+    return replace(
+        podm,
+        id=aliases.segment(podm.id),
+        name=_name(aliases, podm.name),
+        url=aliases.uri(podm.url) if podm.url else podm.url,
+        identity=aliases.identity(podm.identity) if podm.identity else podm.identity,
+        zone=_name(aliases, podm.zone),
+        aggregates=tuple(map(aliases.segment, podm.aggregates)),
+        facts={key: _fact(aliases, value) for key, value in podm.facts.items()},
+        pools=tuple(
+            replace(pool, id=aliases.text(pool.id), name=_name(aliases, pool.name))
+            for pool in podm.pools
+        ),
+        blocks=tuple(_block(aliases, block) for block in podm.blocks),
+        stocks=tuple(
+            replace(_named(aliases, stock), pools=tuple(map(aliases.text, stock.pools)))
+            for stock in podm.stocks
+        ),
+        nodes=tuple(_node(aliases, node) for node in podm.nodes),
+    )
+
+
+def anonymise_documents(aliases: Aliases, documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the names in recorded documents by URI; links still lead to the same documents."""
+    by_alias = {aliases.uri(uri): _json(aliases, json, "", 200) for uri, json in documents.items()}
+    originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
+    return {uri: _keys(aliases, json, originals) for uri, json in by_alias.items()}
+
+
+def _name(aliases: Aliases, text: str | None) -> str | None:
+    return None if text is None else aliases.text(text)
+
+
+def _fact(aliases: Aliases, value: Fact) -> Fact:
+    def word(text: str) -> str:
+        return aliases.uri(text) if "://" in text else aliases.path(text)
+
+    if isinstance(value, tuple):
+        return tuple(map(word, value))
+    return word(value) if isinstance(value, str) else value
+
+
+def _named(aliases: Aliases, one: N) -> N:
+    return replace(one, uri=aliases.uri(one.uri), name=_name(aliases, one.name))
+
+
+def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
+    status, places = block.status, block.places
+    if status is not None and status.client is not None:
+        status = replace(status, client=aliases.segment(status.client))
+    if status is not None and status.taints:
+        status = replace(
+            status, taints=tuple(map(functools.partial(_taint, aliases), status.taints))
+        )
+    if places is not None:
+        places = {kind: aliases.text(place) for kind, place in places.items()}
+    pools = tuple(map(aliases.text, block.pools))
+    return replace(_named(aliases, block), pools=pools, places=places, status=status)
+
+
+def _taint(aliases: Aliases, taint: str) -> str:
+    words = taint.removesuffix(EFFECT).split("=")
+    return "=".join(aliases.segment(word) for word in words) + EFFECT
+
+
+def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:
+    owner, group = _name(aliases, node.owner), _name(aliases, node.group)
+    blocks, named = tuple(map(aliases.uri, node.blocks)), _named(aliases, node)
+    # flavor and request are left out: they may name zones, traits and external resources
+    return replace(named, owner=owner, group=group, blocks=blocks, flavor=None, request=None)
+
+
+def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
+    if depth == 0:
+        return None
+    if isinstance(json, dict):
+        items = ((name, _json(aliases, value, name, depth - 1)) for name, value in json.items())
+        named = {name: name if _PROPERTY.fullmatch(name) else aliases.of(name) for name in json}
+        return {named[name]: value for name, value in items}
+    if isinstance(json, list):
+        return [_json(aliases, item, key, depth - 1) for item in json]
+    if isinstance(json, str):
+        return _text(aliases, json, key)
+    if isinstance(json, int | float) and not isinstance(json, bool) and _IDENTIFYING.fullmatch(key):
+        return aliases.of(str(json))
+    return json
+
+
+def _text(aliases: Aliases, text: str, key: str) -> str:
+    if text.startswith("/") or "://" in text:
+        return aliases.uri(text)
+    if _HARMLESS.fullmatch(key) and not _IDENTIFYING.fullmatch(key) and _HARDWARE.fullmatch(text):
+        return text
+    if key == "Pool" and text in _POOLS:
+        return text
+    if key in _UUIDS and (alias := aliases.uuid(text)):
+        return alias
+    return aliases.segment(text)
+
+
+def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
+    if isinstance(json, list):
+        return [_keys(aliases, item, originals) for item in json]
+    if not isinstance(json, dict):
+        return json
+    found = {}
+    for key, value in json.items():
+        # a replaced text may equal the name of a standard property, which must stay
+        is_standard = _HARMLESS.fullmatch(key) or key in _STANDARD
+        replaced = key.casefold() in originals and not is_standard
+        found[aliases.of(key) if replaced else key] = _keys(aliases, value, originals)
+    return found

@@ -15,9 +15,9 @@ import msgspec
 
 from valence_sched.errors import DrainRefused, SchedulerError
 from valence_sched.model.claim import ComposedNode
-from valence_sched.model.drain import DrainAnswer, DrainBody, DrainSettings
 from valence_sched.model.http import answer_of
 from valence_sched.model.lifecycle import Event
+from valence_sched.model.node_change import DrainAnswer, DrainBody, DrainSettings
 from valence_sched.model.redact import redact_text
 from valence_sched.store.tables import key_of
 

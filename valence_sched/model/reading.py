@@ -12,8 +12,8 @@ from msgspec import Struct
 from valence_sched.errors import InventoryStale, UsageError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.drain import DrainSettings
 from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
+from valence_sched.model.node_change import DrainSettings
 from valence_sched.model.quantity import age_s, format_age, format_count, parse_age
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneSettings

@@ -22,7 +22,7 @@ from valence_sched.model.hardware import (
 )
 from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, LeanPodm, Node
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.pages.links import PageLinks, anchor
+from valence_sched.pages.render import PageLinks, anchor
 from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
 from valence_sched.words import phrases
 

@@ -14,7 +14,7 @@ from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
 from valence_sched.model.page import Lines, Page, PageTable, Row, Section, TableCell, Tone
 from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as inventory
-from valence_sched.pages.links import PageLinks
+from valence_sched.pages.render import PageLinks
 from valence_sched.pages.tables import MOST_ROWS, sentence, table
 from valence_sched.words.phrases import device_phrases, format_instant, state_text
 

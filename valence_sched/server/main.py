@@ -228,7 +228,7 @@ def _run(
     if arguments.command == "check-config":
         stdout.write(dump_yaml(_every_field(settings)))
         return 0
-    from valence_sched.server.gunicorn_server import GunicornServer  # may not be installed
+    from valence_sched.server.worker import GunicornServer  # may not be installed
 
     def read() -> nouns.ServiceSettings:
         settings = _settings(arguments, environ)

@@ -12,7 +12,7 @@ from valence_sched import files
 from valence_sched.errors import UsageError
 from valence_sched.model import baremetal, base, claim, codec, diagnostic, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
-from valence_sched.model.drain import DrainSettings, check_drain
+from valence_sched.model.node_change import DrainSettings, check_drain
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"  # environment variable that names the settings file
 #: The library of metrics reads this environment variable when it is imported.

@@ -12,7 +12,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims
 from valence_sched_cli.late import model, words
-from valence_sched_cli.options import drain, inventory, request as request_options
+from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE
 
@@ -45,7 +45,11 @@ _URI = re.compile(r"(?<!\S)/\S*[^\s,]")
 class _ChangeNode(base.Lister):
     """A command that changes a node, and prints its reasons if nothing fits."""
 
-    option_settings = {**claims.OPTION_SETTINGS, **request_options.SETTINGS, **drain.SETTINGS}
+    option_settings = {
+        **claims.OPTION_SETTINGS,
+        **request_options.SETTINGS,
+        **inventory.DRAIN_SETTINGS,
+    }
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
         """Print rows or reasons; with a machine format, log the reasons."""
@@ -105,7 +109,7 @@ class DetachNode(_ChangeNode):
         {NODE}
         what --idle: the blocks and amounts that the request of the node does not need
         {FORCE}"""
-    option_groups = (DEVICES, BLOCK, AMOUNT, CHANGE, drain.DRAIN, inventory.LIVE)
+    option_groups = (DEVICES, BLOCK, AMOUNT, CHANGE, inventory.DRAIN, inventory.LIVE)
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -152,7 +156,7 @@ class ResizeNode(_ChangeNode):
             "the taints that the request of the node tolerates", "those of the flavor"
         ),
         CHANGE,
-        drain.DRAIN,
+        inventory.DRAIN,
         inventory.LIVE,
     )
 

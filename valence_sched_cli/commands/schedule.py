@@ -12,7 +12,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims, node_change
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import drain, inventory, request as request_options
+from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.options.parser import given, option_name
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
@@ -400,8 +400,12 @@ class ApplyPodm(base.Lister):
         then | --refresh: decide again on the present inventory and show the differences; change
             nothing
         then --detailed-exitcode: with --refresh, exit 10 if the decision differs now"""
-    option_settings = {"plan": {"dest": "planned"}, **claims.OPTION_SETTINGS, **drain.SETTINGS}
-    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claims.CLAIM, drain.DRAIN)
+    option_settings = {
+        "plan": {"dest": "planned"},
+        **claims.OPTION_SETTINGS,
+        **inventory.DRAIN_SETTINGS,
+    }
+    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claims.CLAIM, inventory.DRAIN)
 
     def column_names(self, args: base.Args) -> Sequence[str]:
         if args.refresh:
@@ -421,7 +425,7 @@ class ApplyPodm(base.Lister):
                 hint = "the plan changes a node: omit it"
                 raise errors.UsageError(f"{option_name(idle[0])}: {hint}")
             return node_change.apply_plan(self, plan)
-        if drain.drain_settings(args) is not None and not plan.shrinks:
+        if inventory.drain_settings(args) is not None and not plan.shrinks:
             hint = "the plan detaches no block: omit it"
             raise errors.UsageError(f"--drain-command, --drain-url: {hint}")
         if args.refresh:

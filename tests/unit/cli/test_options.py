@@ -13,13 +13,13 @@ from pathlib import Path
 
 from valence_sched.errors import InputError, UsageError
 from valence_sched.model import flavor, need
-from valence_sched.model.drain import DrainSettings
 from valence_sched.model.need import NameRequirements
+from valence_sched.model.node_change import DrainSettings
 from valence_sched.model.quantity import parse_percentage
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
 from valence_sched_cli import options
-from valence_sched_cli.options.drain import DRAIN, SETTINGS, drain_settings
+from valence_sched_cli.options.inventory import DRAIN, DRAIN_SETTINGS, drain_settings
 from valence_sched_cli.options.parser import (
     _READ,
     _READ_AND_NO_STDIN,
@@ -142,7 +142,7 @@ class TestDrain(unittest.TestCase):
 
     def parse(self, *words):
         parser = argparse.ArgumentParser(prog="p")
-        add_options(parser, DRAIN, **SETTINGS)
+        add_options(parser, DRAIN, **DRAIN_SETTINGS)
         return drain_settings(parser.parse_args(words))
 
     def test_a_command_is_split_without_a_shell(self):

@@ -21,8 +21,8 @@ from valence_sched.drivers.dialect import root_identity
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import InputError, PodmError
-from valence_sched.inventory import anonymise, capture
-from valence_sched.inventory.anonymise import Aliases
+from valence_sched.inventory import capture
+from valence_sched.inventory.capture import Aliases
 from valence_sched.model.inventory import (
     Devices,
     Drive,
@@ -192,7 +192,7 @@ class CanaryTest(unittest.TestCase):
         document["Links"] = {"Chassis": [f"{ROOT}/Chassis/{quote(SECRETS['Name'])}"]}
         document["See"] = f"https://{SECRETS['FQDN']}:8443{ROOT}/Systems/{SECRETS['UUID']}?x=1#/a"
         document["Next"] = f"{ROOT}/Systems?$skiptoken={SECRETS['SerialNumber']}"
-        documents = anonymise.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
+        documents = capture.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
         data = json.dumps(documents, ensure_ascii=False).encode()
         self.assert_silent(data, [*SECRETS.values(), "471147114711", "skiptoken"])
         self.assertEqual("X1", next(iter(documents.values()))["Model"])
@@ -217,7 +217,7 @@ class CanaryTest(unittest.TestCase):
             nodes=(Node(uri=f"/n/{name()}", name=name(), owner=name(), group=name(),
                         blocks=(uri,)),),
         )  # fmt: skip
-        alias = anonymise.anonymise_podm(Aliases(b"k"), podm)
+        alias = capture.anonymise_podm(Aliases(b"k"), podm)
         self.assert_silent(to_json(alias), names)
         self.assertEqual(alias.blocks[0].uri, alias.nodes[0].blocks[0])
         self.assertEqual((alias.pools[0].id,), alias.blocks[0].pools)
@@ -232,9 +232,9 @@ class CanaryTest(unittest.TestCase):
             names += [block.name for block in podm.blocks] + [node.name for node in podm.nodes]
             names += [block.uri.rpartition("/")[2] for block in podm.blocks]
             names = [name for name in names if name and len(name) > 3]
-            documents = anonymise.anonymise_documents(aliases, documents_of(podm))
+            documents = capture.anonymise_documents(aliases, documents_of(podm))
             captures = [
-                to_json(anonymise.anonymise_podm(aliases, podm)),
+                to_json(capture.anonymise_podm(aliases, podm)),
                 json.dumps(documents).encode(),
             ]
             for data in captures:
@@ -253,16 +253,16 @@ class AliasesTest(unittest.TestCase):
             aliases = Aliases(b"k")
             root = {"@odata.id": ROOT, "UUID": text}
             manager = {"@odata.id": f"{ROOT}/Managers/1", "ServiceEntryPointUUID": text}
-            documents = anonymise.anonymise_documents(
+            documents = capture.anonymise_documents(
                 aliases, {ROOT: root, f"{ROOT}/Managers/1": manager}
             )
-            podm = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity=f"uuid:{uuid}"))
+            podm = capture.anonymise_podm(aliases, FullPodm(id="p", identity=f"uuid:{uuid}"))
             self.assertEqual(podm.identity, root_identity(documents[ROOT]))
             self.assertEqual(
                 documents[ROOT]["UUID"], documents[f"{ROOT}/Managers/1"]["ServiceEntryPointUUID"]
             )
             self.assertNotIn(uuid, f"{podm.identity}{documents}")
-        alias = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity="address:h-7:443"))
+        alias = capture.anonymise_podm(aliases, FullPodm(id="p", identity="address:h-7:443"))
         self.assertRegex(alias.identity or "", r"^address:x\w+$")
 
     def test_structure_stays(self) -> None:
@@ -297,9 +297,9 @@ class SameDecisionTest(unittest.TestCase):
         for podm in self.podms:
             documents = documents_of(podm)
             self.assertEqual(
-                anonymise.anonymise_podm(aliases, read_back(documents, podm.id)),
+                capture.anonymise_podm(aliases, read_back(documents, podm.id)),
                 read_back(
-                    anonymise.anonymise_documents(aliases, documents), aliases.segment(podm.id)
+                    capture.anonymise_documents(aliases, documents), aliases.segment(podm.id)
                 ),
             )
 
@@ -307,7 +307,7 @@ class SameDecisionTest(unittest.TestCase):
         # of equal blocks the first by URI is used, which differs by alias
         aliases = Aliases(b"k")
         plain = b"\n".join(map(to_json, self.podms))
-        hidden = b"\n".join(to_json(anonymise.anonymise_podm(aliases, podm)) for podm in self.podms)
+        hidden = b"\n".join(to_json(capture.anonymise_podm(aliases, podm)) for podm in self.podms)
         for flavor in ("gpu-large", "medium", "storage-large"):
             with self.subTest(flavor):
                 before, after = (self.ranked(data, flavor) for data in (plain, hidden))

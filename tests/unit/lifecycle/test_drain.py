@@ -22,10 +22,9 @@ from valence_sched.errors import CredentialError, DrainRefused, InputError, Usag
 from valence_sched.integrations.dispatchers.webhook import SIGNATURE, TIMESTAMP, signature
 from valence_sched.lifecycle.drain import HINT
 from valence_sched.model.claim import ComposedNode
-from valence_sched.model.drain import DrainBody, DrainSettings
 from valence_sched.model.http import without_foreign_texts
 from valence_sched.model.lifecycle import Event
-from valence_sched.model.node_change import NodeChange
+from valence_sched.model.node_change import DrainBody, DrainSettings, NodeChange
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.model.zone import ZoneSettings

@@ -39,9 +39,9 @@ from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as pages_hardware, site
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import decision_map, inventory_map, inventory_page, read_hardware
-from valence_sched.pages.links import PageLinks
 from valence_sched.pages.render import (
     MOST_TAKERS,
+    PageLinks,
     PageWriter,
     map_detail,
     map_zones,

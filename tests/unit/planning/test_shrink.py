@@ -13,7 +13,7 @@ from valence_sched.model.claim import ComposedNode
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.need import NodeRequest
-from valence_sched.planning.shrink import shrink
+from valence_sched.planning.node_change import shrink
 from valence_sched.view.builder import ViewBuilder
 
 

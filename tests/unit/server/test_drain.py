@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 from valence_sched.errors import CredentialError, InputError
-from valence_sched.model.drain import DrainSettings
+from valence_sched.model.node_change import DrainSettings
 from valence_sched.model.registration import PasswordReference
 from valence_sched.server.engine_pool import selection_of
 from valence_sched.server.wiring import configuration_problems

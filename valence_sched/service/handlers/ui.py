@@ -25,7 +25,7 @@ from valence_sched.model.zone import ZonedList, silent_zones
 from valence_sched.pages import site as pages
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import CLAIM, HardwareListing, hardware_listing, old_readings
-from valence_sched.pages.links import POLICY, PageLinks, query_text
+from valence_sched.pages.render import POLICY, PageLinks, query_text
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import verbs
 from valence_sched.service.visibility import visible_claim

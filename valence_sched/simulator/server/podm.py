@@ -16,8 +16,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.redfish import composition as composing, connections
-from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges
-from valence_sched.simulator.redfish.compose_action import ComposeAction
+from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges, ComposeAction
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
