@@ -20,6 +20,7 @@ from valence_sched_cli.output.cells import fields, grants_cell, hang, warning_li
 
 MOST_LINES = 16  # more lines of reasons are grouped, so that a decision fits a screen
 WIDTH = 79
+LEAST_EXCESS = 16  # characters of the column of excess hardware; with fewer, it is a line
 
 
 def not_chosen(
@@ -203,17 +204,27 @@ class ReportRenderer:
             scores = [heat(f"{part.part:.3f}", part.score) for part in parts]
             start = [one.podm, one.pool, heat(f"{one.score:.3f}", one.score), *scores]
             rows.append([*start, "chosen" if one.outcome == "chosen" else ""])
+        excess = [", ".join(excess_phrases(one.excess)) for one, _ in candidates]
         columns = zip(names[:-1], zip(*rows, strict=True), strict=True)
         taken = sum(2 + max(len(str(cell)) for cell in (name, *column)) for name, column in columns)
-        room = max(len(names[-1]), WIDTH - 2 - taken)
-        for row, (one, _) in zip(rows, candidates, strict=True):
-            row.append(textwrap.fill(", ".join(excess_phrases(one.excess)), room))
+        room = WIDTH - 2 - taken
+        if room < LEAST_EXCESS:
+            del names[-1]
+        else:
+            for row, text in zip(rows, excess, strict=True):
+                row.append(textwrap.fill(text, room))
         yield ""
         yield "Candidates"
         drawn = cells.heat_table(names, rows, colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in drawn.splitlines())
         if len(weighers) > 1:
             yield f"  weights: {words.weights_text(explanation, [it.weigher for it in weighers])}"
+        if room < LEAST_EXCESS:
+            parts = [
+                f"{one.podm} {text or 'none'}"
+                for (one, _), text in zip(candidates, excess, strict=True)
+            ]
+            yield from hang(escape(f"  excess: {'; '.join(parts)}"), 4)
 
 
 def _hang(title: str, text: str) -> list[str]:
