@@ -28,7 +28,6 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS
 from valence_sched.model.zone_registry import ZoneRegistration
-from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import ROUTES, RemoteScheduler
 from valence_sched.service.settings import Limits, ServiceSettings
 from valence_sched.store.store import Store
@@ -190,7 +189,7 @@ class RemoteFactory(EngineFactory):
             )
             environ = self.place.app.config.environ
             self.url = self.enterContext(serving(settings, environ))
-        return RemoteScheduler(ServiceConnection(self.url), sleep=lambda _s: None)
+        return scheduler(self.url)
 
 
 class TestRecordedRemote(RemoteFactory, RegisteringContract, SchedulerContract, unittest.TestCase):

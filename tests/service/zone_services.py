@@ -7,6 +7,7 @@ import contextlib
 import http.server
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
 from valence_sched.testing.served import ServedPodm
 
+LONGEST_PAUSE_S = 0.03  # between two questions for the state of an operation
 HEADER = {"schema": "valence-sched/inventory", "version": "1.0"}
 
 
@@ -80,8 +82,12 @@ class ZoneServices:
 
 
 def scheduler(url: str) -> RemoteScheduler:
-    """Return the scheduler of a service."""
-    return RemoteScheduler(ServiceConnection(url), sleep=lambda _s: None)
+    """Return the scheduler of a service.
+
+    Its pauses are short, but not empty: constant polling takes the time of the polled operation.
+    """
+    connection = ServiceConnection(url)
+    return RemoteScheduler(connection, lambda pause_s: time.sleep(min(pause_s, LONGEST_PAUSE_S)))
 
 
 @contextlib.contextmanager
