@@ -14,22 +14,25 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-ABSENT = np.uint32(2**32 - 1)  # the rank of a kind that a row lacks
+#: A code has the rank of a kind of blocks, then the last bits of the number of its entry.
+RANK_BITS = 16
+ENTRY = np.uint32(2**RANK_BITS - 1)
+ABSENT = np.uint32(2**32 - 1)  # the code of a kind that a row lacks
 MANY_ROWS = 256  # with this many rows or more, one line or list of needs at a time is faster
 
 
 class RankedKinds(Struct, frozen=True, eq=False):
     """The kinds of blocks of some needs, each in the order in which a node takes them.
 
-    ``amounts`` and ``ranks`` have shape ``(needs, kinds)``; the rank of a kind that does not supply
-    the need is ``ABSENT``. ``kind`` and ``number`` have, by need, the kind of each rank and the
-    number of its blocks that make the need, and 0 after the last rank. ``several`` and ``overlaps``
-    tell of each need whether it may take several blocks of a kind, and whether blocks of earlier
-    needs may count for it.
+    ``amounts`` and ``codes`` have shape ``(needs, kinds)``; the code of a kind that does not supply
+    the need is ``ABSENT``, other codes have entry 0. ``kind`` and ``number`` have, by need, the
+    kind of each rank and the number of its blocks that make the need, and 0 after the last rank.
+    ``several`` and ``overlaps`` tell of each need whether it may take several blocks of a kind, and
+    whether blocks of earlier needs may count for it.
     """
 
     amounts: Floats
-    ranks: npt.NDArray[np.uint32]
+    codes: npt.NDArray[np.uint32]
     kind: list[Ints]
     number: list[Floats]
     several: list[bool]
@@ -42,15 +45,15 @@ def ranked_kinds(kinds: BlockKinds, needs: tuple[Need, ...]) -> RankedKinds:
     size, ranked = kinds.ranked.get(needs, (0, None))
     if ranked is None or size != len(kinds):
         amounts, kind, number = kinds.amount_matrix(needs), list[Ints](), list[Floats]()
-        ranks, overlaps = np.full(amounts.shape, ABSENT, dtype=np.uint32), list[bool]()
+        codes, overlaps = np.full(amounts.shape, ABSENT, dtype=np.uint32), list[bool]()
         for line, need in enumerate(needs):
-            order = np.array(kinds.cheapest_first(need), dtype=np.int64)
-            ranks[line, order] = np.arange(len(order))
+            order = np.array(kinds.cheapest_first(need)[:ENTRY], dtype=np.int64)
+            codes[line, order] = np.arange(len(order)) << RANK_BITS
             overlaps.append(any(amounts[line, earlier].any() for earlier in kind))
             kind.append(np.append(order, 0))
             number.append(np.append(np.ceil(need.amount / amounts[line, order]), 0.0))
         several = [bool(one.max() > 1.0) for one in number]
-        ranked = RankedKinds(amounts, ranks, kind, number, several, overlaps)
+        ranked = RankedKinds(amounts, codes, kind, number, several, overlaps)
         kinds.ranked.store(needs, (len(kinds), ranked))
     return ranked
 
@@ -172,21 +175,27 @@ class Leftover(Struct, frozen=True, dict=True):
         if not counts or not own:
             return taken
         ranked, first = ranked_kinds(self.kinds, own), counts.start[:-1]
-        ranks = ranked.ranks.take(counts.kind, axis=1)
-        ranks |= (counts.free == 0.0) * ABSENT
-        best = np.minimum.reduceat(ranks, first, axis=1)
         for line, need in enumerate(own):
             counted = taken.supply(ranked.amounts[line]) if ranked.overlaps[line] else None
+            has_table = "_absent" in self.__dict__  # of an earlier request: faster than entries
+            if has_table:
+                best = np.minimum.reduce(self._ranks(ranked.kind[line]))
+            else:
+                codes = ranked.codes[line].take(counts.kind)
+                codes |= self._entries  # in place: new memory takes longer
+                best = np.minimum.reduceat(codes, first)
             if counted is not None:  # these rows give no further block first
-                best[line, counted.nonzero()[0]] = ABSENT
+                best[counted.nonzero()[0]] = np.iinfo(best.dtype).max
+            rank = best if has_table else best >> RANK_BITS
             kinds, numbers = taken.kinds[line], taken.numbers[line]
-            ranked.kind[line].take(best[line], mode="clip", out=kinds)  # kind 0 if absent
-            ranked.number[line].take(best[line], mode="clip", out=numbers)
+            ranked.kind[line].take(rank, mode="clip", out=kinds)  # kind 0 if absent
+            ranked.number[line].take(rank, mode="clip", out=numbers)
             several = ranked.several[line] and np.maximum.reduce(numbers, initial=0.0) > 1.0
-            if several:
-                is_best = ranks[line] == best[line].repeat(np.diff(counts.start))
-                free = np.add.reduceat(counts.free * is_best, first)
-                np.minimum(numbers, free, out=numbers)
+            if several and has_table:
+                np.minimum(numbers, self.blocks[kinds, np.arange(len(kinds))], out=numbers)
+            elif several:
+                entries = first + ((best - first) & ENTRY)
+                np.minimum(numbers, counts.free.take(entries, mode="clip"), out=numbers)
             part, earlier = KindBlocks(None, kinds, numbers, ranked.kind[line]), list(taken.parts)
             taken.parts.append(part)
             if several or counted is not None:  # else one block is enough
@@ -208,11 +217,11 @@ class Leftover(Struct, frozen=True, dict=True):
     ) -> Iterator[KindBlocks]:
         """Yield, kind by kind, the further blocks of rows whose first kind gives too little."""
         blocks, kinds = self.blocks, first.among[:-1]
-        absent = (blocks[kinds][:, rows] == 0.0) | (kinds[:, None] == first.kinds[rows])
-        ranks = np.where(absent, ABSENT, np.arange(len(kinds))[:, None])
+        ranks = self._ranks(kinds, rows)
+        ranks[kinds[:, None] == first.kinds[rows]] = absent = np.iinfo(ranks.dtype).max
         while True:
             best = ranks.min(axis=0)
-            left = ((best != ABSENT) & (missing > 0.0)).nonzero()[0]
+            left = ((best != absent) & (missing > 0.0)).nonzero()[0]
             if not len(left):
                 return
             if len(left) < len(rows):
@@ -225,7 +234,31 @@ class Leftover(Struct, frozen=True, dict=True):
             numbers = np.minimum(np.ceil(missing / amounts.take(of_row)), free)
             yield KindBlocks(rows, of_row, numbers, kinds)
             missing = missing - numbers * amounts.take(of_row)
-            ranks[best, np.arange(len(rows))] = ABSENT
+            ranks[best, np.arange(len(rows))] = absent
+
+    def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[Any]:
+        """Return the rank of each kind, shape ``(kinds, rows)``; all bits if no block is free."""
+        ranks = self._absent.take(kinds, axis=0)
+        if rows is not None:
+            ranks = ranks.take(rows, axis=1)
+        ranks |= np.arange(len(kinds), dtype=ranks.dtype)[:, None]
+        return ranks
+
+    @functools.cached_property
+    def _entries(self) -> npt.NDArray[np.uint32]:
+        """The code of each entry of ``counts`` with rank 0; ``ABSENT`` if no block is free."""
+        assert self.counts is not None, "rows without blocks have no entries"
+        entries = np.arange(len(self.counts.free), dtype=np.uint32)
+        entries &= ENTRY
+        entries |= (self.counts.free == 0.0) * ABSENT
+        return entries
+
+    @functools.cached_property
+    def _absent(self) -> npt.NDArray[Any]:
+        """All bits by kind and row if no block is free, else 0, in numbers that hold every rank."""
+        dtype = np.min_scalar_type(len(self.kinds))
+        absent: npt.NDArray[Any] = (self.blocks == 0.0) * dtype.type(np.iinfo(dtype).max)
+        return absent
 
     @functools.cached_property
     def blocks(self) -> Floats:

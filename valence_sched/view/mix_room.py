@@ -22,7 +22,7 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
-COPIED_FROM = 8  # of many rows, the feasible ones are copied if one of 8 or more is infeasible
+COPIED_FROM = 8  # of many rows of stocks, the feasible ones are copied if one of 8 is infeasible
 EPSILON = 1e-9  # the rounding error of a number of nodes
 #: If a resource is named, the other resources of a flavor count as if they allowed this many times
 #: more nodes, because nodes of other flavors need less of them.
@@ -148,9 +148,11 @@ class MixRoom:
         if free.counts is not None:
             start, parts = free.counts.start, self._block_parts(free.kinds)
             kinds = free.counts.kind + offset.repeat(start[1:] - start[:-1])
-            supply = parts.take(kinds, axis=1)
-            supply *= free.counts.free  # in place: new memory takes longer
-            np.add.reduceat(supply, start[:-1], axis=1, out=have[: len(parts)])
+            step = 1 if len(offset) >= MANY_ROWS else len(parts)
+            for lines in (slice(line, line + step) for line in range(0, len(parts), step)):
+                supply = parts[lines].take(kinds, axis=1)
+                supply *= free.counts.free  # in place: new memory takes longer
+                np.add.reduceat(supply, start[:-1], axis=1, out=have[lines])
         self._count_stocks(free.stocks, have)
         return have
 
@@ -166,7 +168,8 @@ class MixRoom:
         if lost is None:
             feasible, infeasible = feasible_rows(view, needs), infeasible_rows(view, needs)
             table, codes = self.weight_table(view.traits, scarcity), view.traits.codes
-            if len(view) < MANY_ROWS or len(infeasible) < len(view) / COPIED_FROM:
+            copied = before.free.counts is None and len(view) >= MANY_ROWS
+            if not copied or len(infeasible) < len(view) / COPIED_FROM:
                 lost = self._lost(before, whole, feasible, table, codes)
                 lost[infeasible] = np.inf
             else:
