@@ -2,6 +2,8 @@
 """A small site for compositions: served pod managers, a store with them, and all components."""
 
 import contextlib
+import functools
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +32,8 @@ from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "site.json")
+#: The pod managers of the small site.
+SMALL = ("general-1", "gpu-east", "mem-1")
 PATIENCE_S = 1.0
 
 
@@ -141,17 +145,28 @@ def request(**fields) -> Request:
     return compile_request(asked)
 
 
+@functools.cache
+def _small_site() -> Path:
+    """Return a file with some pod managers of the example: others would only be read each time."""
+    site = json.loads(Path(EXAMPLE).read_text())
+    site["podms"] = [one for one in site["podms"] if one["id"] in SMALL]
+    file = Path(tempfile.mkdtemp(dir=Path.home())) / "site.json"  # the tests have their own home
+    file.write_text(json.dumps(site))
+    return file
+
+
 @contextlib.contextmanager
 def site(
     *fail: str,
-    source: str | None = EXAMPLE,
+    source: str | None = None,
     documents: dict | None = None,
     url: str | None = None,
     ttl_s: float = 600.0,
     hosts: str = "unmanaged",
     **words: Any,
 ) -> Iterator[Site]:
-    sources = [source] if source else []
+    """Serve pod managers of a file, else of documents, else the small site."""
+    sources = [source] if source else [] if documents else [str(_small_site())]
     with (
         tempfile.TemporaryDirectory() as folder,
         served(*sources, documents=documents, fail=fail) as podms,

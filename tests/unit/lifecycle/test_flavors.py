@@ -5,7 +5,7 @@ import unittest
 
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import NETWORK, PCIE
-from tests.unit.lifecycle.site import Site, site
+from tests.unit.lifecycle.site import EXAMPLE, Site, site
 from tests.unit.lifecycle.test_habits import access
 from tests.unit.trees import constrained, tree
 from valence_sched.app import App
@@ -65,7 +65,7 @@ class TestFlavors(unittest.TestCase):
 
     def test_each_is_composed_on_the_served_example_site(self):
         for flavor in self.flavors:
-            with self.subTest(flavor), site() as here:
+            with self.subTest(flavor), site(source=EXAMPLE) as here:
                 self.assertTrue(self.check(here, flavor))
 
     def test_a_rack_composes_what_it_can_hold_and_says_of_the_others_why_not(self):
