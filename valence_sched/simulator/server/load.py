@@ -15,8 +15,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.composition import blocks, set_status
-from valence_sched.simulator.redfish.connections import add_fabric
-from valence_sched.simulator.redfish.fabric import add_fabrics
+from valence_sched.simulator.redfish.fabric import add_amount_fabric, add_fabrics
 from valence_sched.simulator.redfish.system import complete_system, devices_of
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, Json
@@ -213,7 +212,7 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "fixed-hosts": _add_hosts,
     "hot-plug": _declare_hot_plug,
     "servers": _become_servers,
-    "connections": add_fabric,
+    "connections": add_amount_fabric,
     "fabric-zones": add_fabrics,
 }
 

@@ -15,7 +15,7 @@ from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
-from valence_sched.simulator.redfish import composition as composing, connections
+from valence_sched.simulator.redfish import composition as composing, fabric
 from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges, ComposeAction
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
@@ -28,7 +28,7 @@ from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 
 PUBLIC_PATHS = ("/redfish", "/redfish/v1")  # that can be read without a login
 #: Prefixes of the types of memory chunks, volumes and connections.
-_AMOUNTS = ("#MemoryChunks.", "#Volume.", connections.TYPE)
+_AMOUNTS = ("#MemoryChunks.", "#Volume.", fabric.CONNECTION_TYPE)
 POOLS = ("Free", "Active", "Unassigned")
 
 
@@ -237,15 +237,15 @@ class SimulatedPodm:
         if "typed-posts" in self.faults and "@odata.type" not in json:
             raise RequestRefused(400, docs.MISSING, "@odata.type is required.", "@odata.type")
         name = composing.node_name(self.faults, json.get("Name"))
-        if (made := connections.create(self.documents, path, json, name)) is not None:
+        if (made := fabric.create_connection(self.documents, path, json, name)) is not None:
             return _created(self.documents, self.faults, made)
         return _create_amount(self.documents, path, json, self.faults)
 
     def _delete_member(self, path: str) -> HttpReply:
         """Delete an amount or a connection."""
         json, collection = self.documents.get(path) or {}, path.rpartition("/")[0]
-        if not str(json["@odata.type"]).startswith(connections.TYPE):
-            connections.refuse_connected(self.documents, path)
+        if not str(json["@odata.type"]).startswith(fabric.CONNECTION_TYPE):
+            fabric.refuse_connected(self.documents, path)
         for pool in _providing_pools(json):
             composing.consume(self.documents, pool, -int(json.get("CapacityBytes") or 0))
         if "reads-deleted" in self.faults:
