@@ -185,7 +185,7 @@ class Leftover(Struct, frozen=True, dict=True):
                 codes |= self._entries  # in place: new memory takes longer
                 best = np.minimum.reduceat(codes, first)
             if counted is not None:  # these rows give no further block first
-                best[counted.nonzero()[0]] = np.iinfo(best.dtype).max
+                best[counted.nonzero()[0]] = ~best.dtype.type(0)
             rank = best if has_table else best >> RANK_BITS
             kinds, numbers = taken.kinds[line], taken.numbers[line]
             ranked.kind[line].take(rank, mode="clip", out=kinds)  # kind 0 if absent
