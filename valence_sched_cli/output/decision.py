@@ -220,11 +220,9 @@ class ReportRenderer:
         if len(weighers) > 1:
             yield f"  weights: {words.weights_text(explanation, [it.weigher for it in weighers])}"
         if room < LEAST_EXCESS:
-            parts = [
-                f"{one.podm} {text or 'none'}"
-                for (one, _), text in zip(candidates, excess, strict=True)
-            ]
-            yield from hang(escape(f"  excess: {'; '.join(parts)}"), 4)
+            podms = [one.podm for one, _ in candidates]
+            told = [f"{podm} {text or 'none'}" for podm, text in zip(podms, excess, strict=True)]
+            yield from hang(escape(f"  excess: {'; '.join(told)}"), 4)
 
 
 def _hang(title: str, text: str) -> list[str]:
