@@ -15,7 +15,7 @@ from valence_sched.errors import (
     SchedulerError,
     UnknownName,
 )
-from valence_sched.model.decision import Report
+from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import PasswordReference, Registration, RegistrationChange
@@ -51,6 +51,13 @@ class Contract:
         """Check that a result is a noun that JSON preserves."""
         self.assertEqual(result, msgspec.json.decode(to_json(result), type=type(result)))
 
+    def chosen_of(self, report: Report) -> Candidate:
+        """Return the chosen pool of a node, with the path of its zone in the name of its podm."""
+        (placement,) = report.placements
+        zone = report.zones.placements[0].zone if report.zones else ""
+        podm = f"{zone}/{placement.chosen.podm}" if zone else placement.chosen.podm
+        return replace(placement.chosen, podm=podm)
+
     def blocks_of(self, report: Report) -> set[tuple[str, str]]:
         """Return the blocks of the nodes of a decision, each with its pod manager."""
         return {
@@ -65,10 +72,10 @@ class SchedulerContract(Contract):
 
     def test_a_decision_names_podm_pool_and_blocks(self):
         result = self.scheduler.select_destinations(request())
-        (placement,) = result.report.placements
+        chosen = self.chosen_of(result.report)
         self.assertEqual("placed", result.report.outcome)
-        self.assertIn(placement.chosen.podm, [one.podm.id for one in self.scheduler.podms()])
-        self.assertTrue(placement.chosen.blocks)
+        self.assertIn(chosen.podm, [one.podm.id for one in self.scheduler.podms()])
+        self.assertTrue(chosen.blocks)
         self.check_sendable(result)
 
     def test_the_same_request_gets_the_same_decision(self):
@@ -103,10 +110,10 @@ class SchedulerContract(Contract):
             self.scheduler.select_destinations(request(podms=("nope",)))
 
     def test_the_best_candidate_is_the_one_that_is_chosen(self):
-        (chosen,) = self.scheduler.select_destinations(request()).report.placements
+        chosen = self.chosen_of(self.scheduler.select_destinations(request()).report)
         ranking = self.scheduler.rank(request(), 3)
         scores = [candidate.score for candidate in ranking.candidates]
-        self.assertEqual(chosen.chosen, ranking.candidates[0])
+        self.assertEqual(chosen, ranking.candidates[0])
         self.assertEqual(sorted(scores, reverse=True), scores)
         self.check_sendable(ranking)
 

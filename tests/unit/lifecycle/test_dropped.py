@@ -18,7 +18,8 @@ from valence_sched.model.request_spec import compile_request
 from valence_sched.store import tables
 
 PODM = "gpu-east"
-WANTED = {"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]}
+CARD = {"model": "NVIDIA A100-PCIE-40GB"}  # one pool has two of them, and another card
+WANTED = {"processor": {"total_cores": 8}, "accelerators": [CARD]}
 
 
 class TestDropped(unittest.TestCase):
