@@ -146,6 +146,8 @@ class NodeChanger:
         if stored is None:
             raise errors.PodmError(f"{node.podm}: it was never read (podm check {node.podm})")
         usage = self.store.usages([node.podm]).get(node.podm, nouns.NO_USAGE)
+        # the reading may be older than the switch, and a disabled one may still lose blocks
+        stored = replace(stored, enabled=True)
         podm = nouns.remaining_podm(to_json(stored), usage, node.podm)
         return ChangePlanner(podm, node, self.decide)
 

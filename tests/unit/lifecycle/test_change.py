@@ -618,6 +618,9 @@ class TestRefusals(ChangeCase):
         with self.assertRaisesRegex(errors.ClaimState, "'p' is disabled: enable it"):
             changer.change(self.node_id, ATTACH)
         self.assertEqual([], self.manager.calls)
+        self.store.remember(msgspec.structs.replace(self.podm(), enabled=False))
+        enabled_since = self.change(ATTACH, dry_run="client")
+        self.assertEqual(["/B/2", "/B/3"], [one.uri for one in enabled_since.attached])
 
     def test_hardware_that_ironic_uses(self):
         self.manager.in_use = errors.HardwareInUse("in use in Ironic")
