@@ -35,7 +35,7 @@ def changing() -> Iterator[Measurement]:
         composed: list[ComposedNode] = []
 
         def compose() -> None:
-            composed.append(here.composer.compose(here.claim(request())))
+            composed.append(here.composer.compose(here.claim(request(podms=["gpu-east"]))))
 
         compose()
         changer = NodeChanger(here.store, here.connect, compile_request, _decide, 600.0)

@@ -6,15 +6,16 @@ import unittest
 from tests.functional.through import is_chosen
 from tests.seam.contract import ClaimingContract, ComposingContract, RegisteringContract
 from tests.seam.node_changes import ChangingContract
-from tests.seam.test_engine import OwnService, start_service
+from tests.seam.test_engine import CHANGING, SharedService, start_service
 
 
 class TestServiceChanges(
-    OwnService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
     unittest.TestCase,
 ):  # fmt: skip
     """On a state with served pod managers, which the tests change."""
 
+    used = CHANGING
     start = staticmethod(start_service)
 
 
