@@ -28,7 +28,7 @@ class TestCapacity(Case):
         self.assertEqual(mix.pop("total"), sum(mix.values()))
         self.assertEqual(["gpu-large", "small", "mix"],
                          list(dict.fromkeys(row["Flavor"] for row in rows)))  # fmt: skip
-        self.assertIn("mix: 18 nodes (3 gpu-large, 15 small); then gpu-large does not fit", told)
+        self.assertIn("mix: 23 nodes (4 gpu-large, 19 small); then gpu-large does not fit", told)
         self.assertEqual({"Flavor", "Podm", "Nodes"}, set(rows[0]))
 
     def test_all_numbers_stand_in_order(self):
@@ -38,7 +38,7 @@ class TestCapacity(Case):
                            row["Site Sums"]]  # fmt: skip
                 self.assertEqual(sorted(numbers), numbers)
                 self.assertTrue(row["Runs Out"])
-        self.assertEqual((18, 24, {"gpu-large": 3, "small": 15}),
+        self.assertEqual((23, 24, {"gpu-large": 4, "small": 19}),
                          (row["Nodes"], row["Proven Most"], row["Of Each"]))  # fmt: skip
 
     def test_people_see_what_runs_out_and_what_sums_promise(self):
@@ -46,7 +46,7 @@ class TestCapacity(Case):
         _, _, sections = done.out.partition("Runs out first\n")
         self.assertRegex(sections, r"gpu-large  cores within the pool's block limits \(gpu-east\);")
         self.assertRegex(sections, r"gpu-large +12 +8 +4\n")
-        self.assertRegex(sections, r"mix +64 +44 +18\n")
+        self.assertRegex(sections, r"mix +64 +44 +23\n")
 
     def test_stranded_amounts_are_all_that_is_free_and_not_usable(self):
         rows, _ = self.rows(*MIX, "--stranded")
@@ -91,7 +91,7 @@ class TestCapacity(Case):
                 self.assertIn(told or "mix: 4 nodes", done.err)
 
     def test_what_is_required_of_the_mix_decides_the_exit_code(self):
-        for least, code in ((18, 0), (19, 3)):
+        for least, code in ((23, 0), (24, 3)):
             done = asked("valence-sched", *WORDS, *MIX, "--require", f"mix={least}")
             self.assertEqual(code, done.code)
-        self.assertIn("the mix has 18 nodes, but 19 are required", done.err)
+        self.assertIn("the mix has 23 nodes, but 24 are required", done.err)

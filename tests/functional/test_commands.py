@@ -207,7 +207,7 @@ class TestFormats(unittest.TestCase):
                 done = asked("valence-sched", "podm", "schedule", *LISTS["podm schedule"],
                              "-f", format_)  # fmt: skip
                 self.assertEqual(0, done.code, done.err)
-                for text in ("gpu-east", "Compute-02", "row-a", "0.74"):
+                for text in ("gpu-east", "Compute-02", "row-a", "0.69"):
                     self.assertIn(text, done.out)
 
     def test_every_formatter_prints_a_single_object(self):
@@ -252,12 +252,12 @@ class TestFormats(unittest.TestCase):
         filters = asked("valence-sched", "scheduler", "filter", "list", "-f", "json").data
         self.assertIn({"headroom": 0.0}, [row["Options"] for row in filters])
         policy = asked("valence-sched", *words_of("scheduler policy show"), "-f", "json").data
-        self.assertIn({"name": "balance", "weight": 2.0}, policy["Weighers"])
+        self.assertIn({"name": "balance", "weight": 0.4}, policy["Weighers"])
 
     def test_in_csv_a_structure_is_json_and_nothing_is_empty(self):
         out = asked("valence-sched", *words_of("podm schedule"), "-f", "csv").out
         (first,) = csv.DictReader(io.StringIO(out))
-        self.assertEqual(("1", "0.746584"), (first["Node"], first["Score"]))
+        self.assertEqual(("1", "0.695767"), (first["Node"], first["Score"]))
         self.assertEqual(3, len(json.loads(first["Blocks"])))
         self.assertEqual("[]", first["Amounts"])
 

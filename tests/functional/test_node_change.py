@@ -386,8 +386,8 @@ class TestFabrics(NodeCase):
             here.asked("set", "gpu-east", "--hosts", "free")
             for cards, host, tray in ((2, "Compute-02", "GPU-03"), (1, "Compute-03", "GPU-04")):
                 # --full: an earlier pod manager of this identity may have had the same port
-                asked = ("schedule", "--cores", "8", "--gpu", str(cards), "--full", "-f", "json")
-                (row,) = here.asked(*asked).data
+                words = ("--full", "--policy", "fragmentation", "-f", "json")
+                (row,) = here.asked("schedule", "--cores", "8", "--gpu", str(cards), *words).data
                 self.assertEqual([host, tray], [it.rpartition("/")[2] for it in row["Blocks"]])
             here.asked("block", "set", "Compute-02", "--podm", "gpu-east", "--reserve", "x")
             asked = ("schedule", "--cores", "8", "--gpu", "2", "--full")

@@ -537,7 +537,7 @@ class TestS2(unittest.TestCase):
             weighers = tuple(
                 plugins.load(plugins.WEIGHERS).get(use.name)
                 for use in policy.weighers
-                if use.name not in ("fragmentation", "level", "scarce")
+                if use.name not in ("fragmentation", "level", "tight")
             )
             return int(evaluate(site, asked, bound(*weighers), strict=True).cost[0])
 

@@ -135,8 +135,8 @@ class NodeChanger:
                 held = self._hold(node, chosen, result, change)
             except errors.ClaimLost as error:
                 lost = error
-                if change.attach_blocks:
-                    raise
+                if change.attach_blocks and error.claim:
+                    raise  # the claim that holds a named block
                 continue
             return self._apply(node, change, chosen, result, held, record)
         raise errors.ClaimLost(f"node {node.id}: {lost}", node.podm)

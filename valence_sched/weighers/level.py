@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Level weigher: keeps room in every pool of a pod manager."""
+"""Level weigher: keeps amounts free in every pool of a pod manager."""
+
+from msgspec.structs import replace
 
 from valence_sched.model.request import Request
 from valence_sched.view.remaining import Remaining, Within, pool_counts, score_remaining
@@ -12,18 +14,22 @@ HALF = 12.0  # remaining nodes that score half, added up over the requested reso
 @reads("mix", optional=True)
 @reads_podm()
 def level(view: View, request: Request, *, within: Within = "site") -> Floats:
-    """Prefers pools with the largest leftover, in nodes of the mix of flavors.
+    """Prefers pools with the largest leftover of requested stocks, in nodes of the mix of flavors.
 
     The pools of a pod manager stay about equally full, so that small nodes find room in all of
-    them. ``x`` is the sum of ``free / scale`` over the requested resources; the scale is the mean
-    amount in a node of the mix of flavors, else the requested amount. With ``u(x) = x / (12 + x)``,
+    them. Blocks do not count, because a node takes them whole. ``x`` is the sum of ``free / scale``
+    over the requested stocks; the scale is the mean amount in a node of the mix of flavors, else
+    the requested amount. A request without stocks scores 0.5. With ``u(x) = x / (12 + x)``,
     differences matter most between pools that are nearly full. On a pod manager with ``n`` pools,
     the score is ``1/2 + (1 - 1/n) * (u(x) - 1/2)``. With ``within: podm``, it is
     ``(1 + u(x) - u(mean x of these pools)) / 2``, so only pools of one pod manager are compared. A
     single pool scores 0.5. Source: worst fit, here absolute.
     """
-    if pool_counts(view).max(initial=1.0) == 1.0:
+    stocks = tuple([need for need in request.needs if need.kind == "stock"])
+    if not stocks or pool_counts(view).max(initial=1.0) == 1.0:
         return view.constant(0.5)
+    if len(stocks) < len(request.needs):
+        request = replace(request, needs=stocks)
     return score_remaining(view, request, _SCORES[within], ("level", within), only_requested=True)
 
 

@@ -167,7 +167,7 @@ class TestVerdicts(unittest.TestCase):
     def test_the_score_of_a_candidate_is_what_its_cost_says(self):
         (placed,) = self.decide(policy="balanced").placements
         chosen = placed.chosen
-        weights = {"fragmentation": 12, "balance": 0.4, "room": 0.2, "level": 6, "scarce": 0.2}
+        weights = {"fragmentation": 12, "balance": 0.4, "room": 0.2, "level": 6, "tight": 0.2}
         mean = sum(weights[name] * score for name, score in chosen.scores.items()) / 18.8
         self.assertAlmostEqual(mean, chosen.score, 5)
         self.assertAlmostEqual(1 - chosen.cost / 18_800_000_000, chosen.score, 6)

@@ -342,6 +342,10 @@ class TestAccelerators(unittest.TestCase):
                 with self.subTest(policy=policy):
                     self.assertEqual(["plain"], chosen(policy, site, CPU_NODE))
 
+    def test_one_that_nobody_could_feed_anyway_keeps_no_node_away(self):
+        useless, other = podm("useless", 8, gpus=2), podm("other", 2)
+        self.assertEqual(["useless"], chosen("default", [other, useless], CPU_NODE))
+
     def test_within_a_pod_manager_the_pool_that_fits_best_is_taken(self):
         rows = podm("rows", 4, gpus=2)
         rows["pools"] = [{"id": "with"}, {"id": "without"}]

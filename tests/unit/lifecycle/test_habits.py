@@ -370,7 +370,7 @@ CASES = (
     Case((f"status:500:POST:{SYSTEMS}",), "HTTP 500"),
     Case((f"status:500:POST:{SYSTEMS}", "own-names"), "HTTP 500"),
     Case(("failed-node",), "is Failed"),
-    Case(("steal:Host4", "steal:Head-4"), "in use"),
+    Case(("steal:Host1", "steal:Host4", "steal:Head-1", "steal:Head-4"), "in use"),
     Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still exists", True),
     Case(
         (f"status:500:POST:{SYSTEMS}", "ghost"),

@@ -248,7 +248,7 @@ class TestMap(unittest.TestCase):
         self.assertEqual({"p": {}, pages_hardware.NO_POOL: {"1": "free"}}, uses(podm))
 
     def test_each_node_of_a_decision_takes_blocks_of_its_own(self):
-        report, site = decided(*PODMS, policy="pack", count=3, seed=3)  # which draws c5
+        report, site = decided(*PODMS, count=3, seed=3)  # which draws c5
         section = decision_map(site, [report])
         self.assertEqual(("node 1", "node 2", "node 3"), section.takers)
         drawn = {(podm.name, name): numbers for podm in section.podms

@@ -75,9 +75,9 @@ class TestChecks(unittest.TestCase):
 
     def test_where_something_lands(self):
         self.assert_each([
-            ("{lands: {flavor: web, in: {zone: az1}}}", True, "placed on east/a"),
-            ("{lands: {flavor: web, in: west}}", False, "placed on east/a"),
-            ("{lands: {flavor: web, count: 3, in: east}}", True, "3 of 3 placed on east/a, east/b"),
+            ("{lands: {flavor: web, in: {zone: az1}}}", True, "placed on east/b"),
+            ("{lands: {flavor: web, in: west}}", False, "placed on east/b"),
+            ("{lands: {flavor: web, count: 3, in: east}}", True, "3 of 3 placed on east/b, east/a"),
             ("{lands: {flavor: web, count: 3, in: east/a}}", False, "1 of 3 placed on east/b"),
             ("{lands: {flavor: web, count: 4, in: east}}", False,
              "3 of 4 fit: east: no free cores"),
@@ -87,7 +87,7 @@ class TestChecks(unittest.TestCase):
         self.assert_each([
             ("{does_not_fit: {flavor: big}}", True,
              "does not fit: east: 16 of 99 cores"),
-            ("{does_not_fit: {flavor: web}}", False, "placed on east/a"),
+            ("{does_not_fit: {flavor: web}}", False, "placed on east/b"),
             ("{does_not_fit: {flavor: web, in: west}}", True,
              "does not fit: west: no free cores"),
             ("{does_not_fit: {flavor: web, count: 2, in: east/b}}", True,
@@ -138,7 +138,7 @@ class TestChecks(unittest.TestCase):
              "nodes: 2 are now 3; request: differs from the recorded one"),
         ])  # fmt: skip
         other = self.result(f"{{decision: {{file: d.json, flavor: web, count: 2}}, {moved}}}")
-        self.assertRegex(other.found, "^node 1: east/a is now east-2/a; node 2: .*; inventory: ")
+        self.assertRegex(other.found, "^node 1: east/b is now east-2/b; node 2: .*; inventory: ")
         same = "{file: d.json, flavor: web, count: 2, placements_only: true}"
         self.assert_each([(f"{{decision: {same}, edits: [{{set: west, zone: x}}]}}", True,
                            "the same")])  # fmt: skip

@@ -111,7 +111,7 @@ class TestVariants(unittest.TestCase):
         policy = site().policies["default"]
         numbers = weighers_that_take_part(policy)
         names = [policy.weighers[number].name for number in numbers]
-        self.assertEqual(["fragmentation", "room", "level", "scarce"], names)
+        self.assertEqual(["fragmentation", "room", "level", "tight"], names)
         for one in variants(policy, numbers, 2.0):
             pairs = zip(policy.weighers, one.weighers, strict=True)
             ((old, new),) = ((old, new) for old, new in pairs if old != new)

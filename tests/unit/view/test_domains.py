@@ -98,7 +98,7 @@ class TestNear(unittest.TestCase):
     def test_a_preference_changes_the_choice_and_without_one_the_scores_do_not_change(self):
         engine = engine_of(*WORKING)
         plain = engine.select_destinations(near_request()).placements[0].chosen
-        self.assertEqual({"fragmentation", "room", "tight"}, set(plain.scores))
+        self.assertEqual({"fragmentation", "room", "level", "tight"}, set(plain.scores))
         for podm, zone in (("a", "z1"), ("b", "z2")):
             wish = near_request(Proximity(thing="volume X", zone=zone, soft=True))
             chosen = engine.select_destinations(wish).placements[0].chosen

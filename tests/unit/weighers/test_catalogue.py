@@ -516,45 +516,55 @@ class TestTight(WeigherCase):
 
 
 class TestLevel(WeigherCase):
-    SITE = (
-        {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
-         "blocks": [gpus("a", pools=["1"]), gpus("b", count=4, pools=["2"])]},
-        {"id": "b", "blocks": [gpus("c", count=50)]},
-    )  # fmt: skip
-    CARD = request({"accelerators": [{}]})
+    @staticmethod
+    def stock(amount, *pools, used=0):
+        found = {"uri": f"s{pools}", "resource": "mem", "total": amount, "used": used}
+        return {**found, "pools": pools} if pools else found
+
+    @classmethod
+    def pools(cls, *blocks, first=1, second=4, used=0):
+        """Return a podm with two pools, each with a stock."""
+        stocks = [cls.stock(first, "1", used=used), cls.stock(second, "2", used=used)]
+        pools = [{"id": "1"}, {"id": "2"}]
+        return {"id": "a", "pools": pools, "blocks": blocks, "stocks": stocks}
+
+    @property
+    def site(self):
+        return self.pools(), {"id": "b", "stocks": [self.stock(50)]}
+
+    ONE = request({"stocks": [{"resource": "mem", "amount": 1}]})
 
     def test_the_pool_with_most_left_scores_highest_and_a_single_pool_is_not_compared(self):
         # with two pools, half of the difference to 1 / 2 counts
         expected = [0.5 + (1 / 13 - 0.5) / 2, 0.5 + (4 / 16 - 0.5) / 2, 0.5]
-        self.scores(expected, level, self.CARD, *self.SITE)
+        self.scores(expected, level, self.ONE, *self.site)
 
-    def test_resources_that_are_not_requested_do_not_count(self):
-        asked = request({"processor": {"total_cores": 10}})
-        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
-                 "blocks": [cpu("c", 10, pools=["1"]), cpu("d", 10, pools=["2"]),
-                            gpus("b", count=4, pools=["2"])]}  # fmt: skip
-        self.scores([0.5 + (1 / 13 - 0.5) / 2] * 2, level, asked, pools)
+    def test_blocks_do_not_count(self):
+        blocks = cpu("c", 10, pools=["1"]), cpu("d", 50, pools=["2"])
+        cores = {"processor": {"total_cores": 10}}
+        asked = request({**cores, "stocks": [{"resource": "mem", "amount": 1}]})
+        self.scores([0.5 + (4 / 16 - 0.5) / 2] * 2, level, asked, self.pools(*blocks, first=4))
+        self.scores([0.5, 0.5], level, request(cores), self.pools(*blocks))
 
     def test_amounts_are_in_nodes_of_the_mix(self):
-        asked = mixed(self.CARD, ({"accelerators": [{}, {}]}, 1.0))
+        asked = mixed(self.ONE, ({"stocks": [{"resource": "mem", "amount": 2}]}, 1.0))
         self.scores([0.5 + (0.5 / 12.5 - 0.5) / 2, 0.5 + (2 / 14 - 0.5) / 2],
-                    level, asked, self.SITE[0])  # fmt: skip
+                    level, asked, self.pools())  # fmt: skip
 
     def test_within_a_pod_manager_a_pool_counts_against_the_mean_of_all(self):
         mean = 2.5 / 14.5
         expected = [(1 + 1 / 13 - mean) / 2, (1 + 4 / 16 - mean) / 2, 0.5]
-        self.scores(expected, level, self.CARD, *self.SITE, within="podm")
+        self.scores(expected, level, self.ONE, *self.site, within="podm")
 
     def test_a_pool_scores_the_same_without_the_other_rows(self):
-        site = view(*self.SITE)
+        site = view(*self.site)
         for within in ("site", "podm"):
-            every = level(site, self.CARD, within=within).tolist()
+            every = level(site, self.ONE, within=within).tolist()
             for row in range(3):
-                found = level(site.take([row]), self.CARD, within=within).tolist()
+                found = level(site.take([row]), self.ONE, within=within).tolist()
                 self.assertEqual(every[row : row + 1], found)
 
     def test_all_pools_of_a_full_pod_manager_score_alike(self):
-        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
-                 "blocks": [gpus("a", pools=["1"], status=USED)]}  # fmt: skip
-        self.scores([0.25, 0.25], level, self.CARD, pools)
-        self.scores([0.5, 0.5], level, self.CARD, pools, within="podm")
+        full = self.pools(first=4, second=4, used=4)
+        self.scores([0.25, 0.25], level, self.ONE, full)
+        self.scores([0.5, 0.5], level, self.ONE, full, within="podm")
