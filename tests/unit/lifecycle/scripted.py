@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -32,6 +33,7 @@ BUSY = CompositionResult(state="left", node=URI, reason="the task runs", works=T
 DOWN = PodmError("connection refused")
 AMOUNT = Grant("/chunks/1", 5.0)
 LONG = "x" * 700
+TICK_S = 0.002  # the clock of SQLite counts milliseconds: what ends now has ended then
 
 
 class ToldProgress(NoProgress):
@@ -253,6 +255,7 @@ class ReapCase(ScriptedCase):
             return self.readings.get(id_)
 
         progress = ToldProgress(self.told)
+        time.sleep(TICK_S)
         return list(Reconciler(self.store, connect, read, self.dry_run, progress).reconcile())
 
     def claim_line(self, composer):

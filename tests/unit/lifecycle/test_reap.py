@@ -2,6 +2,7 @@
 """Reaping: abandoned nodes and claims, and the answers of pod managers."""
 
 import contextlib
+import time
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from tests.unit.lifecycle.scripted import (
     COMPOSED,
     DOWN,
     PART,
+    TICK_S,
     UNKNOWN,
     URI,
     USED,
@@ -41,6 +43,7 @@ class TestReaping(ScriptedCase):
         reconciler = Reconciler(
             self.store, lambda _id: contextlib.nullcontext(scripted), lambda _id: reading, dry_run
         )
+        time.sleep(TICK_S)
         actions = reconciler.reconcile()
         return [(one.kind, one.done) for one in actions if one.kind != "podm"]
 
