@@ -227,5 +227,6 @@ def painted(text: str, heat: float) -> str:
     red, green = (
         round(top * min(1.0, share)) for top, share in ((180, 2 - 2 * heat), (150, 2 * heat))
     )
-    style = rich.style.Style.parse(f"black on #{60 + red:02x}{60 + green:02x}3c")
+    # not Style.parse: its styles are cached together with the codes of their first terminal
+    style = rich.style.Style(color="black", bgcolor=f"#{60 + red:02x}{60 + green:02x}3c")
     return style.render(escape(text), color_system=system)

@@ -81,6 +81,11 @@ class TestHeat(unittest.TestCase):
         self.assertEqual(self.background(1.0), self.background(7.0))
         self.assertEqual(self.background(0.0), self.background(-1.0))
 
+    def test_each_terminal_gets_its_own_colours(self):
+        with mock.patch.dict("os.environ", {"COLORTERM": ""}):
+            self.assertIn("48;5;", heat_table(("A",), [(HeatCell("x", 0.25),)]))
+        self.background(0.25)
+
     def test_a_cell_without_temperature_has_no_background(self):
         self.assertNotIn("48;2", heat_table(("A",), [("x",)]))
 
