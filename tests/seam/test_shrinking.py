@@ -56,6 +56,12 @@ class ShrinkingCase:
         own.change_registration(PODM, marked)
         wait_for(lambda: not free())
         own.change_node(self.node.id, NodeChange(shrinkable=True, power_cycle=True))
+        held = {*self.node.blocks, self.gpu}
+
+        def composed():
+            return all(one.nodes for one in own.blocks(BlockFilter(podm=PODM)) if one.uri in held)
+
+        wait_for(composed)  # or a plan may be made on an older reading
         self.own = own
 
     def wanted(self, **fields):
