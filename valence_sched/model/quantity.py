@@ -197,4 +197,5 @@ def parse_percentage(text: str) -> float:
 def parse_resource_percentage(text: str) -> tuple[str | None, float]:
     """Parse ``5%``, or ``memory_mib=5%``, into a resource or None and a share."""
     name, _, percentage = text.rpartition("=")
-    return name.strip() or None, parse_percentage(percentage)
+    name = name.strip()
+    return name or None, parse_percentage(percentage if name else text)

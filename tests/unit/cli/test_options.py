@@ -15,7 +15,7 @@ from valence_sched.errors import InputError, UsageError
 from valence_sched.model import flavor, need
 from valence_sched.model.need import NameRequirements
 from valence_sched.model.node_change import DrainSettings
-from valence_sched.model.quantity import parse_percentage
+from valence_sched.model.quantity import parse_percentage, parse_resource_percentage
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
 from valence_sched_cli import options
@@ -297,6 +297,8 @@ class TestNumbers(unittest.TestCase):
             (seconds, "0", "must be seconds above 0 and at most 86,400, got '0'"),
             (parse_percentage, "101", "must be a percentage above 0 and at most 100, such as 5%, "
              "got '101'"),
+            (parse_resource_percentage, "=5%",
+             "must be a percentage above 0 and at most 100, such as 5%, got '=5%'"),
         ):  # fmt: skip
             with self.subTest(text), self.assertRaises(ValueError) as caught:
                 parse(text)
