@@ -350,11 +350,18 @@ class Engine(scheduler.OwnScheduler):
         if (decided := result.decision) is None:
             return result
         if not decided.report.placements and decided.report.policy.shrink != "never":
-            planned, plan = self._planned(request)
-            if plan is not None:
-                content = asked_content(request).decode()
-                result = self._carry_out(plan, key, ttl_s, wait_s, content)
-                return replace(result, decision=planned)
+            content = asked_content(request).decode()
+            for is_last in (False, True):
+                planned, plan = self._planned(request)
+                if plan is None:
+                    break
+                try:
+                    result = self._carry_out(plan, key, ttl_s, wait_s, content)
+                except errors.ClaimLost:  # a reading or another program came between: plan again
+                    if is_last:
+                        raise
+                else:
+                    return replace(result, decision=planned)
         self._no_outage([request], decided)
         return result
 

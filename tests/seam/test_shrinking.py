@@ -5,6 +5,7 @@ import contextlib
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 
@@ -104,6 +105,23 @@ class TestHere(ShrinkingCase, unittest.TestCase):
         live = ReadOptions(state=state)
         engine = app.engine(Selection(policy_files=(self.policies,), live=live))
         return engine, engine
+
+    def test_a_reading_between_plan_and_change_makes_it_plan_again(self):
+        planned, plans = self.scheduler._planned, []
+
+        def plan(wanted):
+            plans.append(planned(wanted))
+            if len(plans) == 1:
+                blocks = self.own.blocks(BlockFilter(podm=PODM))
+                other = [one.uri for one in blocks if one.uri not in (*self.node.blocks, self.gpu)]
+                known = self.own.registration(PODM).registration
+                self.own.change_registration(PODM, with_marks(known, other[:1], "x", {}))
+            return plans[-1]
+
+        with mock.patch.object(self.scheduler, "_planned", plan):
+            (node,) = self.scheduler.compose(self.wanted()).nodes
+        self.assertIn(self.gpu, node.blocks)
+        self.assertEqual(2, len(plans))
 
 
 class TestService(ShrinkingCase, unittest.TestCase):
