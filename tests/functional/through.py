@@ -81,11 +81,11 @@ class ThroughService:
         super().setUpClass()  # type: ignore[misc]
 
 
-def is_chosen(case: str, name: str) -> bool:
-    """Return whether a case keeps a name: all in a soak test, else one test in ten."""
+def is_chosen(case: str, name: str, share: int = 10) -> bool:
+    """Return whether a case keeps a name: all in a soak test, else one test of ``share``."""
     if not name.startswith("test") or os.environ.get("VALENCE_SCHED_SOAK"):
         return True
-    return zlib.crc32(f"{case}.{name}".encode()) % 10 == 0
+    return zlib.crc32(f"{case}.{name}".encode()) % share == 0
 
 
 def translate(words: tuple[str, ...], more: Mapping[str, str]) -> Translation | None:

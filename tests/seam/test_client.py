@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two calls of a caller: the same in process and over HTTP, and with few imports."""
 
-import contextlib
 import inspect
 import json
 import re
@@ -14,9 +13,8 @@ from pathlib import Path
 
 from tests.seam.test_engine import EXAMPLE
 from tests.service.serving import serving
-from tests.service.zone_services import ZoneServices
 from valence_sched import client
-from valence_sched.errors import InputError, NoPodm, NothingFits, UnknownName, UsageError
+from valence_sched.errors import InputError, NothingFits, UnknownName, UsageError
 from valence_sched.service.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[2]
@@ -72,21 +70,6 @@ class OverHttp(ClientCase):
         )
         url = self.enterContext(serving(settings, self.environ))
         return client.connect(environ={**self.environ, "VALENCE_SCHED_URL": url})
-
-
-class ThroughZone(ClientCase):
-    """The scheduler is a zone without pod managers, over a zone that has them all."""
-
-    def named(self, name):
-        """Return the path of a name in the zone above."""
-        return f"below/{name if isinstance(name, str) else '/'.join(name)}"
-
-    def new_client(self):
-        zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
-        below = zones.start("below", inventories=self.inventories)
-        url = zones.start("top", children={"below": below}, near_maps=self.near_maps)
-        self.below = client.connect(below, environ=self.environ)
-        return client.connect(url, environ=self.environ)
 
 
 def write_map(folder: str) -> str:
@@ -325,36 +308,12 @@ class TestSelectingOverHttp(SelectingContract, OverHttp, unittest.TestCase):
     """Over HTTP."""
 
 
-class TestSelectingThroughZone(SelectingContract, ThroughZone, unittest.TestCase):
-    """Through a zone."""
-
-
 class TestReportingInProcess(ReportingContract, InProcess, unittest.TestCase):
     """In this process."""
 
 
 class TestReportingOverHttp(ReportingContract, OverHttp, unittest.TestCase):
     """Over HTTP."""
-
-
-class TestReportingThroughZone(ReportingContract, ThroughZone, unittest.TestCase):
-    """Through a zone; a new pod manager reports to the zone below."""
-
-    def report(self, name, **fields):
-        self.below.update_resource_stats(None, name, {**RACK, **fields})
-
-    def test_what_no_zone_has_reports_to_the_zone_that_is_told(self):
-        self.client.update_resource_stats(None, "rack-9", RACK)
-        self.assertEqual("rack-9", self.client.scheduler.podm("rack-9").podm.id)
-        with self.assertRaises((UnknownName, NoPodm)):
-            self.below.scheduler.podm("rack-9")
-
-    def test_a_name_of_two_zones_needs_the_way_to_one(self):
-        self.client.update_resource_stats(None, "rack-1", RACK)
-        self.report("rack-1")
-        self.client.update_resource_stats(None, "below/rack-1", {"enabled": False})
-        enabled = [one.scheduler.podm("rack-1").podm.enabled for one in (self.client, self.below)]
-        self.assertEqual([True, False], enabled)
 
 
 class TestSeam(unittest.TestCase):

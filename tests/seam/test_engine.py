@@ -15,12 +15,12 @@ from tests.seam.contract import (
     SchedulerContract,
     request,
 )
-from tests.seam.node_changes import OWNER, STOCK, ChangingContract, DroppingContract
+from tests.seam.node_changes import ChangingContract, DroppingContract
 from tests.service.serving import serving
 from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
 from valence_sched.engine import Engine
-from valence_sched.errors import NameTaken, RequestError, UnknownName, UsageError
+from valence_sched.errors import NameTaken, UnknownName, UsageError
 from valence_sched.lifecycle.state_verbs import StateVerbs
 from valence_sched.model.inventory import to_json
 from valence_sched.model.reading import ReadOptions, Selection
@@ -255,32 +255,6 @@ class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
     """On a state with served pod managers."""
 
     start = staticmethod(start_service)
-
-
-class TestTreeDrops(SharedService, DroppingContract, unittest.TestCase):
-    """On a tree of zones, with a pod manager that drops blocks."""
-
-    used = CHANGING
-    start = staticmethod(start_tree)
-
-
-class TestTreeChanges(
-    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
-    unittest.TestCase,
-):  # fmt: skip
-    """On a tree of zones, which the tests change and restore."""
-
-    used = CHANGING
-    start = staticmethod(start_tree)
-
-    def used_memory(self) -> float:
-        """Return the memory of an owner by the quota of the zone below, which counts its own."""
-        (child,) = self.scheduler.zones()
-        return scheduler(child.registration.url).quota(OWNER).used[f"stock:{STOCK}"]
-
-    def test_a_plan_is_lost_once_it_would_break_the_rules_of_its_group(self):
-        with self.assertRaisesRegex(RequestError, "the rules of group 'apart' cover all zones"):
-            self.scheduler.plan(request(group={"name": "apart", "affinity": ["podm"]}))
 
 
 class TestTree(SharedService, SchedulerContract, unittest.TestCase):

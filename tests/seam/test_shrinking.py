@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing takes the surplus of shrinkable nodes: here, through a service, and over zones."""
+"""Composing takes the surplus of shrinkable nodes."""
 
 import contextlib
 import tempfile
@@ -12,7 +12,6 @@ import msgspec
 from tests.seam.contract import request
 from tests.seam.test_engine import EXAMPLE
 from tests.service.serving import wait_for
-from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.node_change import NodeChange, uris
@@ -122,25 +121,6 @@ class TestHere(ShrinkingCase, unittest.TestCase):
             (node,) = self.scheduler.compose(self.wanted()).nodes
         self.assertIn(self.gpu, node.blocks)
         self.assertEqual(2, len(plans))
-
-
-class TestService(ShrinkingCase, unittest.TestCase):
-    """The scheduler is a service."""
-
-    def start(self, stack, podm):
-        url = ZoneServices(stack).start("one", served=[podm], policy_files=(self.policies,))
-        return scheduler(url), scheduler(url)
-
-
-class TestZones(ShrinkingCase, unittest.TestCase):
-    """The scheduler is a zone without pod managers, over the zone of the node."""
-
-    key = None  # a key shrinks no node over zones
-
-    def start(self, stack, podm):
-        services, files = ZoneServices(stack), {"policy_files": (self.policies,)}
-        east = services.start("east", served=[podm], **files)
-        return scheduler(services.start("top", children={"east": east}, **files)), scheduler(east)
 
 
 if __name__ == "__main__":
