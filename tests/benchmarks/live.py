@@ -108,7 +108,7 @@ def _read(
     targets: list[ReadTarget], *, raw: bool = False, memory: ReadingMemory | None = None
 ) -> tuple[float, float, list[Reading]]:
     """Return the wall and CPU ms of a reading with deleted sessions, and its results."""
-    dialects = plugins.installed(plugins.DIALECTS)
+    dialects = plugins.InstalledPlugins(plugins.DIALECTS)
     started, cpu = time.perf_counter(), time.process_time()
     found = list(read(targets, dialects, ReadSettings(raw=raw, memory=memory)))
     took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000

@@ -29,7 +29,7 @@ def main(file: str, user: str, variable: str) -> None:
         for number, url in enumerate(urls)
     ]
     builder, decoder = ViewBuilder(), msgspec.json.Decoder(LeanPodm)
-    dialects = plugins.installed(plugins.DIALECTS)
+    dialects = plugins.InstalledPlugins(plugins.DIALECTS)
     for reading in read(targets, dialects, ReadSettings(raw=False)):
         if reading.failure:
             raise SystemExit(reading.failure)

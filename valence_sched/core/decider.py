@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 class Decider:
     """Decides on requests for one View, which changes only through :meth:`replace`.
 
-    ``mix`` returns the mix of flavors to keep room for, if a request has none. It is called once,
-    when a policy first reads the mix.
+    ``mix`` returns the default mix of flavors; it is called once, if a policy reads it.
     """
 
     def __init__(
@@ -55,31 +54,21 @@ class Decider:
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
-        self.skipped = skipped
+        self.skipped = skipped  # lines about unread documents
         self.strict = strict
+        #: Pod managers that the View lacks, and whose nodes count in later decisions.
         self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes; a newer snapshot replaces it."""
         return self._snapshot.view
 
-    def note_skipped(self, lines: Sequence[str]) -> None:
-        """Report these lines about unread documents in later decisions."""
-        self.skipped = lines
-
-    def count_other_podms(self, podms: Sequence[LeanPodm]) -> None:
-        """Count the nodes of these pod managers, which the View lacks, in later decisions."""
-        self.other_podms = podms
-
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
         return self.bound_policies.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
-        """Return the policy of a sealed request, and the largest cost of a pool under it.
-
-        For a request with a group or an owner, all weighers count as active.
-        """
+        """Return the policy of a sealed request, and the largest possible cost of a pool."""
         bound = active = self.bound_policies.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
             active = self.bound_policies.active(sealed, bound)
@@ -88,8 +77,7 @@ class Decider:
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
-        A strict decider raises PluginError if a plug-in broke its contract. It raises
-        DecisionUndecided if the budget leaves a pool undecided that might be chosen.
+        Strict: PluginError for a broken plug-in; DecisionUndecided for a pool that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -127,10 +115,9 @@ class Decider:
     def offers(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
-        """Return the offers of these podms to a tree of zones, without tokens.
+        """Return the offers of these podms for one alternative and anchor, without tokens.
 
-        The caller tries the alternatives of the request and the anchors of its group. ``earlier``
-        and ``others`` are candidates on these podms; StaleOffer: one is no longer free.
+        ``earlier`` and ``others`` are candidates on these podms; StaleOffer: one is not free.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -151,10 +138,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request, including these candidates.
-
-        The errors are those of ``offers``; RequestError also for a domain that does not exist.
-        """
+        """Return the group state with these candidates; RequestError: unknown domain."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones

@@ -86,7 +86,7 @@ def load(group: str) -> Plugins:
 
 
 class InstalledPlugins(Mapping[str, Callable[..., Any]]):
-    """The plug-ins of an entry point group by name, loaded on first access."""
+    """The plug-ins of an entry point group by name, which are loaded on first access."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -99,11 +99,6 @@ class InstalledPlugins(Mapping[str, Callable[..., Any]]):
 
     def __len__(self) -> int:
         return len(load(self._group).by_name)
-
-
-def installed(group: str) -> InstalledPlugins:
-    """Return the plug-ins of an entry point group, which are loaded on first access."""
-    return InstalledPlugins(group)
 
 
 def _is_ours(source: str) -> bool:

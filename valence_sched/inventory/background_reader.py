@@ -414,7 +414,7 @@ def background_reader(
     address: EventAddress | None = None,
 ) -> BackgroundReader:
     """Return the background reader of a store; podms without a stream push to ``address``."""
-    dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
+    dialects, registry = plugins.InstalledPlugins(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = user_folder("cache", sources.config.environ), TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
     settings = dataclasses.replace(settings, memory=ReadingMemory())

@@ -302,7 +302,7 @@ class Registry:
         target = reading.ReadTarget(registration, password or self.password(registration))
         cache = user_folder("cache", self._config.environ)
         settings = reading.ReadSettings(timeout_s=timeout_s, cache=cache, raw=False)
-        (found,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
+        (found,) = pool.read([target], plugins.InstalledPlugins(plugins.DIALECTS), settings)
         if found.failure is not None:
             reason = found.failure.removeprefix(f"{registration.name}: ")
             text = f"{registration.name} is not registered: {reason}"

@@ -85,7 +85,7 @@ class SourceReader:
                 yield record._replace(stated=stated) if stated else record
 
     def _of_source(self, source: str) -> Iterator[recorded.Record]:
-        dialects = plugins.installed(plugins.DIALECTS)
+        dialects = plugins.InstalledPlugins(plugins.DIALECTS)
         name, path = split_plugin_name(source)
         if not name:
             yield from recorded.records(source, self.config.input, self.diagnostics, dialects)

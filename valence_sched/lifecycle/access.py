@@ -57,7 +57,7 @@ class PodmAccess:
     timeout_s: float = 30.0
     patience_s: float = 300.0
     ttl_s: float = 0.0
-    dialects: Dialects = field(default_factory=lambda: plugins.installed(plugins.DIALECTS))
+    dialects: Dialects = field(default_factory=lambda: plugins.InstalledPlugins(plugins.DIALECTS))
     progress: Progress = field(default_factory=NoProgress)
     guard: HardwareGuard = field(default_factory=HardwareGuard)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)

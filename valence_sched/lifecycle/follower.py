@@ -116,9 +116,9 @@ class Follower:
         for podm_id in again:
             self._make(podm_id)
         decider = self._updated_decider(again | added, is_ordered=not again)
-        decider.note_skipped(self._members.skipped)
+        decider.skipped = self._members.skipped
         if again or added:
-            decider.count_other_podms(self._without_rows())
+            decider.other_podms = self._without_rows()
         self._position = snapshot.position
         self._members.check(len(self._viewed))
         return decider
@@ -133,8 +133,7 @@ class Follower:
             if podm_id not in ids:
                 self._add(builder, podm_id)
         decider = self._make_decider(builder.view())
-        decider.note_skipped(self._members.skipped)
-        decider.count_other_podms(self._without_rows(ids))
+        decider.skipped, decider.other_podms = self._members.skipped, self._without_rows(ids)
         return decider
 
     def _without_rows(self, left_out: Collection[str] = ()) -> list[LeanPodm]:

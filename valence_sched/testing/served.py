@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from valence_sched.core.plugins import DIALECTS, installed
+from valence_sched.core.plugins import DIALECTS, InstalledPlugins
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
@@ -88,7 +88,7 @@ def _recorded(sources: tuple[str, ...]) -> Mapping[str, Mapping[str, Json]]:
 
 
 def _loaded(sources: Sequence[str]) -> Mapping[str, Mapping[str, Json]]:
-    diagnostics, dialects = Diagnostics(), installed(DIALECTS)
+    diagnostics, dialects = Diagnostics(), InstalledPlugins(DIALECTS)
     all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
     trees = load_documents(chain.from_iterable(all_records), diagnostics)
     return {id_: tree.copy() for id_, tree in trees}

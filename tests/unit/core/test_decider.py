@@ -402,7 +402,7 @@ class TestOthers(WithoutOptimiser):
 
     def test_with_them_the_nodes_of_podms_without_rows_count(self):
         nodes = [{"uri": "1", "group": "web"}]
-        self.decider.count_other_podms([lean({"id": "z", "nodes": nodes})])
+        self.decider.other_podms = [lean({"id": "z", "nodes": nodes})]
         one = self.every[0]
         state = self.decider.group_state(query(group=APART), (), others(one, group="web"))
         self.assertEqual({one.podm: 1, "z": 1}, state.members["podm"])

@@ -85,7 +85,7 @@ class TestCompany(unittest.TestCase):
 
     def test_nodes_on_podms_without_rows_count_for_the_group(self):
         found = engine(view({"id": "e", "zone": "x", "blocks": cpus(2)}))
-        found.count_other_podms([*self.SITE.podms])
+        found.other_podms = [*self.SITE.podms]
         group = Group(name="web", soft_anti_affinity=("zone",))
         asked = msgspec.structs.replace(request(CORES), group=group, owner="me")
         state = found.select_destinations(asked).context.request.group_state

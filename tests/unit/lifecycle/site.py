@@ -65,7 +65,7 @@ class Site:
 
     @contextlib.contextmanager
     def connect(self, name: str):
-        dialects = plugins.installed(plugins.DIALECTS)
+        dialects = plugins.InstalledPlugins(plugins.DIALECTS)
         with connect(self.target(name), dialects, 20, PATIENCE_S) as podm:
             yield GuardedComposer(podm.composer)
 

@@ -247,7 +247,7 @@ class TestLogin(unittest.TestCase):
         with served(documents={PODM: tree(PODM)}, fail=["closed-root"], settings=settings) as there:
             podm = there[PODM]
             entry = Registration(name=PODM, url=podm.url, username="ana")
-            dialects = plugins.installed(plugins.DIALECTS)
+            dialects = plugins.InstalledPlugins(plugins.DIALECTS)
             (block,) = [uri for uri in podm.documents if uri.endswith("/Compute-02")]
             wanted = CompositionRequest(name="vs-1", pool="row-a", blocks=(block,))
             with connect(ReadTarget(entry, "secret"), dialects, 10, 1) as connected:
