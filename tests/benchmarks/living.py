@@ -240,7 +240,7 @@ def ceiling(hosts: Sequence[Host], lives: Sequence[Life]) -> Served:
     hours = amounts[:, scarcest] * (np.minimum(end, start[-1]) - start)
     bounds = []
     for value in (np.ones(len(lives)), hours / hours.mean()):
-        programme.set_costs(dict(enumerate(value.tolist())))
+        programme.costs = dict(enumerate(value.tolist()))
         bounds.append(100 * programme.solve(whole=False).bound / float(value.sum()))
     return Served(*bounds)
 

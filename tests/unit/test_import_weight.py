@@ -100,7 +100,7 @@ ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", 
 #: Modules that no decision on a recorded inventory for one node needs, each for another task.
 OTHER_JOBS = (
     "valence_sched.config.foreign.nova",
-    "valence_sched.core.explain.near_misses",
+    "valence_sched.core.explain.sensitivity",
     "valence_sched.core.fit.optimiser",
     "valence_sched.core.fit.pool_covers",
     "valence_sched.core.fit.topology",

@@ -52,10 +52,9 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The placed nodes in order, and the view, evaluation and request after the last node.
+    """The placed nodes, and the view, evaluation and request after the last node.
 
-    The ``undecided_rows`` might have been chosen, but the search left open whether a node fits.
-    ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
+    The ``undecided_rows`` might have been chosen. ``bound`` is a proven upper bound, if known.
     """
 
     nodes: list[PlacedNode]
@@ -80,12 +79,10 @@ def goes_by_cost(policy: Policy) -> bool:
 
 
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
-    """Place the ``count`` nodes of a request, or as many as fit.
+    """Place the ``count`` nodes of a request, or as many as fit, as if each were composed.
 
-    Each node is chosen as if the nodes before it had been composed: an overlay takes the nodes.
-    Then only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that
-    read the group state evaluate every row. If the context has the fits of a plan, these nodes are
-    placed unless a filter rejects them.
+    An overlay takes each node; only rows that it affects are evaluated again (``Lookahead``). The
+    fits of a plan in the context are placed unless a filter rejects them.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -135,10 +132,7 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
 def ranked_nodes(
     context: EvaluationContext, order: RowOrder, limit: int, *, per_podm: bool = False
 ) -> tuple[list[PlacedNode], list[int]]:
-    """Return the first node on each of the ``limit`` best pools, and the undecided rows.
-
-    With ``per_podm``, only the best pool of each pod manager is returned.
-    """
+    """Return the nodes on the ``limit`` best pools (one ``per_podm``), and the undecided rows."""
     view, evaluation = context.view, context.evaluation
     find_fit: FitFinder = functools.partial(context.fit, view)
     if context.earlier and limit:
@@ -243,10 +237,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
 
 
 def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
-    """Return an attempt for each alternative, in order, up to the one that places the last node.
-
-    For a group that must stay together, every anchor is tried with all alternatives.
-    """
+    """Return an attempt for each alternative, in order, up to the one that places the last node."""
     attempt = functools.partial(_try_in_order, context, schedule)
     if context.request.other_alternatives and needs_anchor(context.request):
         return _best_by_anchor(context, attempt)
@@ -310,9 +301,8 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one podm again costs almost as much as evaluating sixty. So the overlay takes the
-    next node of several podms and evaluates these podms together. Each result is stored until its
-    podm is chosen. The outcome is exactly the same as without Lookahead.
+    Evaluating one podm costs almost as much as sixty. So the overlay takes the next node of several
+    podms, and stores each result until its podm is chosen; the outcome is the same.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:

@@ -26,11 +26,10 @@ RowFit = Literal["fits", "none", "undecided"]
 
 @dataclass
 class Decision:
-    """The nodes chosen for a request, with all data for its explanation.
+    """The nodes chosen for a request, with one attempt by alternative and its explanation.
 
-    ``attempts`` has one attempt for each alternative tried, in order; the reasons explain
-    ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
-    ``podms_of_others`` take nodes of requests that were decided together with this one.
+    It is not ``explainable`` if its evaluation was changed later. ``podms_of_others`` take nodes of
+    requests that were decided together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -52,10 +51,7 @@ class Decision:
         return self.main_attempt.batch
 
     def row_fit(self, row: int) -> RowFit:
-        """Return whether the next node fits in a row, regardless of the filters.
-
-        Rows that are undecided in the batch remain undecided.
-        """
+        """Return whether the next node fits in a row, regardless of the filters."""
         known = self.known_fits.get(row)
         if known is None:
             fit = self.context.fit(self.batch.view, row)
@@ -94,9 +90,7 @@ class Decision:
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        Alternates are only on pod managers without nodes of the request and of requests that were
-        decided together with it. Each alternate satisfies the rules of the group with the other
-        nodes.
+        Alternates are on pod managers without nodes, and keep the rules of the group.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -194,10 +188,7 @@ class Decision:
 def substitute_rows(
     context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
 ) -> set[int]:
-    """Return the ``rows`` that satisfy the rules of the group if they replace ``replaced_row``.
-
-    The group state of ``with_all_members`` counts all nodes, including the replaced one.
-    """
+    """Return the ``rows`` that keep the rules of the group in place of ``replaced_row``."""
     state = with_members(context.view, with_all_members, [replaced_row], -1).group_state
     request = msgspec.structs.replace(context.request, group_state=state)
     index = np.unique(rows)

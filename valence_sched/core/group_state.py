@@ -25,10 +25,7 @@ class NodeCounts(msgspec.Struct):
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
-        """Add ``number`` to the counts of a node.
-
-        A new node adds 1. A removed node adds -1, even if another table counts it.
-        """
+        """Add ``number`` to the counts of a node: 1 for a new node, -1 for a removed one."""
         if group is not None:
             of_group = self.by_group.setdefault(group, {})
             _add_count(of_group, owner, podm, number)
@@ -122,8 +119,7 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
     """Return whether a placed node changes answers of these plug-ins only for its own podm.
 
-    All plug-ins must declare that they count nodes by podm or by domain. Counts by domain are
-    enough if the podm is the only domain of the rules, and no rule compares values.
+    All must count nodes by podm, or by domain if the podm is the only one and nothing is compared.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

@@ -36,8 +36,7 @@ def offers(
 ) -> ZoneAnswer:
     """Return the offers of the podms of a context: nodes one after another, and a ranking.
 
-    The request of the context is the request of the query with its group state. ``earlier`` are the
-    candidates that the decision has already taken; StaleOffer if one is no longer free.
+    The context has the group state; StaleOffer if an ``earlier`` candidate is not free.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
@@ -120,20 +119,14 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 
 
 class CandidateFitter:
-    """Fits the nodes of a request into exactly the blocks and amounts of candidates.
-
-    ``fitters`` has the fitter of each alternative. During a fit, only these parts are free.
-    """
+    """Fits nodes into exactly the parts of candidates; ``fitters`` has one per alternative."""
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
         self._view, self._fitters = view, fitters
         self._closed: dict[str, Overlay] = {}  # by podm
 
     def fit(self, view: View, candidate: Candidate) -> tuple[Fit, int]:
-        """Return the fit of a candidate on a view, and the number of its alternative.
-
-        StaleOffer: a part of it is not free, or no alternative takes exactly these parts.
-        """
+        """Return the fit and its alternative; StaleOffer if no alternative takes these parts."""
         wanted = fit_of(view, candidate)
         first, last = view.rows_of(candidate.podm)
         if candidate.podm not in self._closed:

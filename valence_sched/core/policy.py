@@ -53,11 +53,7 @@ REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
-    """A plug-in, and the fields of a request that make it active.
-
-    Each field has a test of the values that make the plug-in active. A plug-in with ``optional``
-    fields is always active.
-    """
+    """A plug-in, and the request fields, with tests, that make it active; ``optional``: always."""
 
     kind: Kind
     name: str
@@ -87,9 +83,7 @@ class RequestReader(Struct, frozen=True, eq=False):
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
         """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
-        A filter and a weigher with different tests ``when`` read different parts of the field. Then
-        only a plug-in of the same kind, or a plug-in for which the field is optional, can replace
-        the other.
+        A filter and a weigher with different tests ``when`` read different parts of the field.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -208,9 +202,8 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
-    UnknownName: no such filter, weigher or scheduler; the message suggests the nearest name.
-    InputError: an unknown option, an option of the wrong type, a plug-in twice, or goals for a
-    scheduler without goals.
+    UnknownName: no such plug-in. InputError: an unknown option, or one of the wrong type, a plug-in
+    twice, or goals for a scheduler without goals.
     """
     where = f"{file}: policy {policy.name!r}"
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -326,11 +319,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return a request whose needs have its tolerations and the policy's settings.
-
-    The settings are those for unknown attributes and health. A request from a report has those of
-    an earlier policy, which are replaced.
-    """
+    """Return a request whose needs have its tolerations and the policy's settings for health."""
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     is_strict = any(
         use.name == "health" and use.options.get("worst") == "OK" for use in policy.filters
@@ -352,8 +341,7 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
 class BoundPolicies:
     """Binds each policy once, when a request first names it, and seals requests.
 
-    ``mix`` returns the mix of flavors for requests without one, as for a ``Decider``; ``stated``
-    are the capabilities of the zone itself.
+    ``mix`` is as for a ``Decider``; ``stated`` are the capabilities of the zone itself.
     """
 
     def __init__(
@@ -383,12 +371,10 @@ class BoundPolicies:
     def prepare(
         self, request: Request, view: View, *, other_zones: bool = False
     ) -> tuple[Request, BoundPolicy]:
-        """Return a request sealed for decisions on a view, and its policy.
+        """Return a request sealed for a view, and its policy; it may name ``other_zones``.
 
-        With ``other_zones``, it may name pod managers of other zones.
-
-        RequestError: the request sets a field that the policy ignores, or units differ.
-        UnknownName: no such policy or pod manager.
+        RequestError: the policy ignores a field, or units differ. UnknownName: no such policy or
+        pod manager.
         """
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
@@ -448,8 +434,7 @@ def fields_read(
 ) -> tuple[str, ...]:
     """Return the fields of pod managers that a policy reads for a request; None: for any request.
 
-    ``resources`` are custom resources of the operator; their amounts may be in facts. Pools, blocks
-    and stocks are always read. Same errors as :func:`bind`.
+    The amounts of ``resources`` may be in facts. Same errors as :func:`bind`.
     """
     bound = bind(policy)
     if request is not None:

@@ -96,11 +96,7 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first row that the node fits, or a random one of the ``best_of`` first.
-
-    Rows without a fit are added to ``rows_without_fit`` and not tried again. Rows whose search has
-    no answer are added to ``undecided_rows``.
-    """
+    """Return the first fit, or a random one of the ``best_of`` first, and note rows without one."""
     fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None

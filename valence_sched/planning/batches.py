@@ -25,7 +25,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain import report
 from valence_sched.core.explain.report import bound_notes, decision_warnings, limit_note
-from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.fit import Fit, Spending
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
 from valence_sched.core.ranking import rank_rows
@@ -53,10 +53,9 @@ WORK_PER_NODE = 60_000
 
 @dataclass
 class Decisions:
-    """The decisions on several requests, in order, up to the first that fails.
+    """The decisions on several requests, in order, up to the first that fails: then all fail.
 
-    If the required nodes of one request do not fit, all fail: no node is placed. ``bound`` is a
-    proven upper bound of the number of nodes; ``limit`` tells why more nodes may fit.
+    No placement has more than ``bound`` nodes; ``limit`` tells why more nodes may fit.
     """
 
     requests: Sequence[Request]
@@ -87,16 +86,12 @@ class Decisions:
             return "undecided" if undecided else "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
-    def report(self, detail: nouns.Detail = "report", *, explain: bool = True) -> Reports:
+    def report(self, detail: nouns.Detail = "report") -> Reports:
         """Return all decisions as one document; requests that failed have no placed nodes."""
+        source = report.inventory_summary(self.view)
         if detail == "report":
             source = report.inventory_source(self.view, self.skipped)
-            reports = [
-                report.decision_report(one, source, explain=explain) for one in self.decisions
-            ]
-        else:
-            source = report.inventory_summary(self.view)
-            reports = [report.short_report(one, detail) for one in self.decisions]
+        reports = [report.decision_report(one, source, detail=detail) for one in self.decisions]
         if self.failure:
             unplaced = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
             unplaced |= {"funnel": (), "explanation": None}
@@ -127,9 +122,8 @@ class Decisions:
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     """Decide on several requests together; the largest budget of their policies is shared.
 
-    If a request gets fewer nodes than required, the decisions are made in the given order, up to
-    the first that fails. Same errors as ``Decider.select_destinations``, with the number of the
-    request.
+    Requests that do not all fit are decided in the given order, up to the first that fails. Errors
+    are those of a decision, with the number of the request.
     """
     succession, sealed = Succession(decider), []
     for number, request in enumerate(requests, 1):
@@ -172,7 +166,7 @@ def _decided(
     planned: Sequence[PlannedFits] | None = None,
 ) -> Iterator[tuple[int, Decision]]:
     """Yield the number and the decision of each request in an order; take its nodes afterwards."""
-    total, spending = sum(one.count for one in requests), succession.spending(requests)
+    total, spending = sum(one.count for one in requests), Spending(succession.budget(requests))
     for number in order:
         request = requests[number]
         decision = succession.decide(
@@ -202,9 +196,8 @@ class Trial:
 class BatchPlan:
     """Plans requests on a succession, which each trial leaves unchanged.
 
-    Requests for equal nodes on the same pools have one node type; ``type_of`` has its number for
-    each request. ``least`` are the required nodes by type. No placement exceeds ``bound`` nodes.
-    ``limit`` is the line on a limit of the optimiser, if the best trial is not proven.
+    Requests for equal nodes on equal pools share a node type, whose number is in ``type_of``;
+    ``least`` are the required nodes by type. ``bound`` and ``limit`` are those of ``Decisions``.
     """
 
     def __init__(self, succession: Succession, requests: Sequence[Request], budget: Budget) -> None:
@@ -236,9 +229,7 @@ class BatchPlan:
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if the required nodes certainly do not fit.
 
-        The optimiser ignores the rules of groups, so without ``exact``, the nodes of groups stay
-        where the first order places them. ``goals``, in order, choose between equal numbers of
-        nodes.
+        Without ``exact``, the optimiser leaves the nodes of groups as in the first order.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -256,7 +247,9 @@ class BatchPlan:
         if self._pools > self.budget.batch_fits:
             self.limit = limit_note(self.budget.batch_fits)
         elif goals or not self._is_proven(best):
-            fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
+            groups = [self.requests[self.type_of.index(n)].group for n in range(len(self.types))]
+            nodes = () if exact else self.nodes_of(best)
+            fixed = [node for node in nodes if groups[node.node_type] is not None]
             best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
             if self._is_proven(best) or self._fits_left <= 0:
@@ -265,9 +258,6 @@ class BatchPlan:
         if self._is_proven(best) or self.bound < sum(self.least):
             self.limit = None
         return best
-
-    def _grouped(self, node: WitnessNode) -> bool:
-        return self.requests[self.type_of.index(node.node_type)].group is not None
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode]) -> Trial:
         """Return the trial of ``fixed`` nodes and the optimiser's nodes; lower the bound."""

@@ -53,10 +53,9 @@ def smallest_purchase(
 ) -> PurchaseResult:
     """Return the smallest purchase after which all nodes of a request fit.
 
-    ``choices`` are edits that add one block. ``prices`` per block override the prices of templates;
-    without prices the purchase with the fewest blocks is the smallest. UsageError: no choice, or
-    only some blocks have a price. UnknownName: a price belongs to no choice. NothingMatches: a
-    choice matches no pod manager or pool.
+    ``choices`` add one block each; ``prices`` override those of templates; without prices the
+    blocks count. UsageError: no choice, or some blocks lack a price. UnknownName: a price without a
+    choice. NothingMatches: a choice matches no pod manager or pool.
     """
     if not choices:
         raise UsageError("no block to buy given: add --buy BLOCK@PODM")
@@ -153,10 +152,7 @@ class PurchaseItem(Struct, frozen=True):
 
 
 class Purchase(Struct, frozen=True):
-    """The blocks to buy, their price, and the least price of any sufficient purchase.
-
-    If ``exact_model`` is false, the fit may refuse some of the nodes.
-    """
+    """The blocks to buy, their price, and a proven lower bound; a fit may refuse inexact models."""
 
     items: tuple[PurchaseItem, ...]
     price: int
@@ -170,9 +166,8 @@ def cheapest_purchase(
     options: Sequence[PurchaseOption],
     effort: optimiser.Effort = optimiser.DEFAULT_EFFORT,
 ) -> Purchase | None:
-    """Return the cheapest purchase after which ``most`` nodes of each type fit together.
+    """Return the cheapest purchase after which ``most`` nodes of each type fit; None: none found.
 
-    None: all options together are not enough, or the effort ended before a purchase was found.
     RequestError: a node type without ``most``, or a price below 0.
     """
     for option in options:
@@ -281,7 +276,7 @@ class _PurchaseProgramme:
                 bought[option].append((first + column, 1.0))
                 row = offer.group.rows[addition.pool]
                 self._added.append(_AddedColumn(option, row, first + column, id(offer.model)))
-        self.programme.set_costs(costs)
+        self.programme.costs = costs
         for terms, number in zip(nodes, wanted, strict=True):
             self.programme.row(terms, lower=number)
         for terms, one in zip(bought, options, strict=True):

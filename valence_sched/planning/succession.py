@@ -28,10 +28,9 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 
 
 class Succession:
-    """Decides on requests one after another on a snapshot; the nodes take and release its hardware.
+    """Decides on requests one after another on a snapshot; the nodes take and release hardware.
 
-    Its arrays change with the next node: copy arrays before you keep them. Nodes on pod managers
-    outside the View also count for groups.
+    Its arrays change with the next node. Nodes outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -46,9 +45,6 @@ class Succession:
         #: Keyed by the id of a request object. The value references the object, so that no other
         #: object gets its id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
-
-    def spending(self, requests: Iterable[Request]) -> Spending:
-        return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
         budgets = [self.policy(one).budget for one in requests]
@@ -75,9 +71,8 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` is the number of nodes of other requests in the same decision; these share
-        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Same
-        errors as a decider, except DecisionUndecided.
+        ``other_nodes`` of other requests share ``spending``. Only ``planned`` fits, by alternative,
+        are placed if given. Errors as for a decider, except DecisionUndecided.
         """
         context = self._context(request)
         if planned is not None:
@@ -161,9 +156,8 @@ def verify(
 ) -> list[Fit]:
     """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    With ``partial``, the candidates are only some of the nodes: the scheduler that chose them has
-    checked the rules of the group. Same errors as a decision, and StaleOffer: a candidate is not
-    free, does not fit, or is rejected.
+    With ``partial``, their scheduler checks the rules of the group. Errors as for a decision, and
+    StaleOffer: a candidate is not free, does not fit, or is rejected.
     """
     succession, fits = Succession(decider), []
     names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}

@@ -11,6 +11,7 @@ from tests.unit.core.deciders import built_in, cpus, engine, gpu
 from tests.unit.core.sites import quietly, sized
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
+from valence_sched.core.fit.fit import Spending
 from valence_sched.errors import PluginError, RequestError, UnknownName, UsageError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy, WeigherUse
 from valence_sched.planning.succession import MOST_PREPARED, Succession
@@ -107,14 +108,13 @@ class TestSpending(unittest.TestCase):
         few, many, some = self.asked
         for requests, most in (([few], 10), ([few, some], 100), ([some, many, few], 1000)):
             self.assertEqual(most, self.running.budget(requests).decision_states)
-            self.assertEqual(most, self.running.spending(requests).left)
         self.assertEqual(DEFAULT_BUDGET, self.running.budget([]))
 
     def test_a_decision_spends_its_own_or_what_it_is_given_as_a_part(self):
         few, *_ = self.asked
         context = self.running.decide(few).context
         self.assertEqual((0, 10), (context.other_nodes, context.spending.left))
-        shared = self.running.spending(self.asked)
+        shared = Spending(self.running.budget(self.asked))
         for words, nodes, left in (
             ({"spending": shared}, 0, 1000),
             ({"other_nodes": 3}, 3, 10),

@@ -4,6 +4,8 @@
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from valence_sched.core.batch import Attempt, goes_by_cost
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import funnel
@@ -28,15 +30,21 @@ BUDGET_SHARE = 4  # an explanation may spend 1/4 of the states of a decision
 
 
 def decision_report(
-    decision: Decision, source: nouns.InventorySummary | None = None, *, explain: bool = True
+    decision: Decision,
+    source: nouns.InventorySummary | None = None,
+    *,
+    detail: nouns.Detail = "report",
+    explain: bool = True,
 ) -> nouns.Report:
     """Return a decision as a document; ``source`` is the inventory, if known.
 
-    The document has the explanation only with ``explain``, since it takes long to compute.
+    The slow parts are only in a ``report``: the funnel, all verdicts, the digest of the inventory
+    and, with ``explain``, the explanation.
     """
-    from valence_sched.core.explain.verdicts import Verdicts
-
-    policy = decision.context.bound.policy
+    is_whole = detail == "report"
+    if source is None and is_whole:
+        source = inventory_source(decision.view, decision.skipped)
+    is_explainable = is_whole and decision.explainable
     return nouns.Report(
         outcome=decision.outcome,
         requested=decision.request.count,
@@ -44,16 +52,32 @@ def decision_report(
         fitting=decision.fit_count,
         seed=decision.request.seed,
         request=decision.request,
-        policy=policy,
+        policy=decision.context.bound.policy,
         policy_digest=decision.context.bound.digest,
-        inventory=source or inventory_source(decision.view, decision.skipped),
+        inventory=source or inventory_summary(decision.view),
         placements=decision.placements,
-        podms=tuple(Verdicts(decision).podm_verdicts() if decision.explainable else ()),
-        funnel=funnel_steps(decision),
+        podms=tuple(_verdicts(decision, detail)),
+        funnel=funnel_steps(decision) if is_whole else (),
         warnings=tuple(decision_warnings(decision)),
-        explanation=explain_decision(decision) if explain and decision.explainable else None,
+        explanation=explain_decision(decision) if is_explainable and explain else None,
         undecided=decision.undecided,
     )
+
+
+def _verdicts(decision: Decision, detail: nouns.Detail) -> Iterable[nouns.PodmVerdict]:
+    """Return the verdicts of a report; a summary has all if no node fits or the site is small.
+
+    Otherwise a summary has those on the chosen podms if only some nodes are placed, else none.
+    """
+    if detail == "placements" or (detail == "report" and not decision.explainable):
+        return ()
+    from valence_sched.core.explain.verdicts import Verdicts  # only on request
+
+    most = nouns.MAX_LISTED_PODMS
+    if detail == "report" or not decision.placed_nodes or len(decision.view.podms) <= most:
+        return Verdicts(decision).podm_verdicts()
+    podms = decision.chosen_podms()[:most] if decision.outcome == "placed_in_part" else ()
+    return map(Verdicts(decision).podm_verdict, podms)
 
 
 def funnel_steps(
@@ -77,19 +101,13 @@ def funnel_steps(
 
 def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySummary:
     """Return the inventory summary of a View for a report."""
-    return nouns.InventorySummary(
-        digest=inventory_digest(view),
-        podms=len(view.podms),
-        pools=len(view),
-        blocks=view.block_count,
-        skipped=tuple(skipped),
-    )
+    digest, size = inventory_digest(view), inventory_summary(view)
+    return replace(size, digest=digest, skipped=tuple(skipped))
 
 
 def explain_decision(decision: Decision) -> nouns.Explanation:
     """Explain the first node of a decision; the notes name the limits that were reached."""
     from valence_sched.core.explain import sensitivity  # only for explanations
-    from valence_sched.core.explain.near_misses import NearMissSearch
 
     notes = [*_health_notes(decision)]
     spending, budget = decision.context.spending, decision.context.bound.policy.budget
@@ -97,7 +115,7 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
     chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
-    search = NearMissSearch(decision, notes)
+    search = sensitivity.NearMissSearch(decision, notes)
     choices = sensitivity.FlatChoices(decision, chosen)
     changes = sorted(sensitivity.choice_changes(choices, notes), key=sensitivity.relative_size)
     is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
@@ -360,44 +378,8 @@ def decision_result(
     decision: Decision, detail: nouns.Detail = "placements"
 ) -> nouns.DecisionResult:
     """Return a decision with its details and the report at the level ``detail``."""
-    report = decision_report(decision) if detail == "report" else short_report(decision, detail)
+    report = decision_report(decision, detail=detail)
     return nouns.DecisionResult(report=report, details=decision_details(decision))
-
-
-def short_report(decision: Decision, detail: nouns.Detail) -> nouns.Report:
-    """Return the report without the slow parts: funnel, explanation, digest of the inventory."""
-    placements = decision.placements
-    verdicts = tuple(_short_verdicts(decision)) if detail == "summary" else ()
-    return nouns.Report(
-        outcome=decision.outcome,
-        requested=decision.request.count,
-        placed=len(placements),
-        fitting=decision.fit_count,
-        seed=decision.request.seed,
-        request=decision.request,
-        policy=decision.context.bound.policy,
-        policy_digest=decision.context.bound.digest,
-        inventory=inventory_summary(decision.view),
-        placements=placements,
-        podms=verdicts,
-        funnel=(),
-        warnings=tuple(decision_warnings(decision)),
-        undecided=decision.undecided,
-    )
-
-
-def _short_verdicts(decision: Decision) -> Iterable[nouns.PodmVerdict]:
-    """Return all verdicts if no node fits or the inventory is small.
-
-    Otherwise return the verdicts on the chosen podms if only some nodes are placed, else none.
-    """
-    from valence_sched.core.explain.verdicts import Verdicts  # only on request
-
-    if not decision.placed_nodes or len(decision.view.podms) <= nouns.MAX_LISTED_PODMS:
-        return Verdicts(decision).podm_verdicts()
-    if decision.outcome != "placed_in_part":
-        return ()
-    return map(Verdicts(decision).podm_verdict, decision.chosen_podms()[: nouns.MAX_LISTED_PODMS])
 
 
 def inventory_summary(view: View) -> nouns.InventorySummary:
@@ -409,6 +391,8 @@ def inventory_summary(view: View) -> nouns.InventorySummary:
 def decision_details(decision: Decision) -> nouns.DecisionDetails | None:
     if not decision.explainable:
         return None
-    failed = ((number, funnel_steps(decision, one)) for number, one in decision.failed_attempts)
-    choices = tuple(nouns.FailedChoice(choice=number, funnel=funnel) for number, funnel in failed)
-    return nouns.DecisionDetails(failed_choices=choices)
+    choices = [
+        nouns.FailedChoice(choice=number, funnel=funnel_steps(decision, one))
+        for number, one in decision.failed_attempts
+    ]
+    return nouns.DecisionDetails(failed_choices=tuple(choices))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
+"""Sensitivity: the smallest change of a weight or an amount that changes the choice; near misses.
 
 A pool's cost is linear in each weight, in whole numbers. So the weight at which a pool overtakes
 the chosen pool is computed, then verified by a new ranking. For an amount, the search doubles the
@@ -7,6 +7,8 @@ change until the choice changes, then bisects; each try is placed like any reque
 """
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +19,19 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, goes_by_cost, needs_anchor, schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext, context_of, write_costs
+from valence_sched.core.evaluation import EvaluationContext, context_of, reevaluate, write_costs
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import batch_lots
-from valence_sched.model.decision import PoolRef, Sensitivity
+from valence_sched.model.decision import NearMiss, NodeRemoval, PoolRef, Sensitivity, Shortfall
+from valence_sched.model.inventory import Node
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import Overtaking, Rival
+from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Ints
 
 MOST_WEIGHT = 1000 * WEIGHT_UNITS
@@ -73,10 +79,7 @@ class Choices(Protocol):
 
 
 def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
-    """Yield the least changes of weights and needs that change the choice; add the notes.
-
-    Weights are whole thousandths within 0..1000.
-    """
+    """Yield the least changes of weights, in thousandths, and needs, and note limits."""
     request, pick = choices.request, choices.policy.pick
     weights = None
     if choices.chosen is None:
@@ -163,10 +166,7 @@ def _has_ties(context: EvaluationContext, row: int) -> bool:
 def weight_changes(
     policy: Policy, rival: Rival, chosen: PoolRef | None, found: Sequence[Overtaking]
 ) -> Iterator[Sensitivity]:
-    """Yield the least change of each weight of a policy that lets another pool overtake.
-
-    ``found`` has the overtaking pools of all zones. The zones share no pod manager.
-    """
+    """Yield the least change of each weight that lets a pool, ``found`` in any zone, overtake."""
     assert chosen is not None, "no weight makes a node fit"
     for use in policy.weighers:
         mine = [one for one in found if one.weigher == use.name and one.step]
@@ -194,11 +194,7 @@ def weight_changes(
 
 
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
-    """Return the first pools that overtake a rival as each weight increases, and as it decreases.
-
-    None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
-    cost.
-    """
+    """Return the first pool to overtake as each weight rises or falls; None if weights vary."""
     if context.bound.weights_vary:
         return None
     cost = context.evaluation.cost
@@ -224,10 +220,7 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
 def _least_step(
     context: EvaluationContext, rows: Ints, margin: Ints, ahead: Ints, gain: Ints, most: int
 ) -> int | None:
-    """Return the least step, in thousandths, after which a row with a fit overtakes the rival.
-
-    ``gain`` is the decrease of the cost difference per step, by row. Lots break ties.
-    """
+    """Return the least step (thousandths) after which a row overtakes; ``gain`` is per step."""
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
     steps = -(-margin // gain)
@@ -269,8 +262,7 @@ def relative_size(change: Sensitivity) -> float:
 class AmountSearch:
     """Tries other amounts of each need; ``out_of_tries`` is true after the last allowed try.
 
-    Ties are broken by the same lots in every try. If all alternatives begin with equal needs, a
-    need is changed in all alternatives.
+    All tries have the same lots. If all alternatives begin with equal needs, all change.
     """
 
     choices: Choices
@@ -372,3 +364,128 @@ def _step(need: Need) -> int:
     """Return the step for changes of an amount: one unit, for memory one GiB."""
     in_gib = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
     return GIB_IN_MIB if in_gib and need.amount > GIB_IN_MIB else 1
+
+
+MOST_PODMS = 8  # most pod managers reported for missing hardware, and as many blocked by policy
+MOST_NODES = 64  # nodes of each pod manager whose removal is tried
+MOST_FREED_FITS = 20_000  # fits tried for near misses
+
+
+@dataclass
+class NearMissSearch:
+    """Searches for pod managers that a node nearly fits, and for a node whose removal makes room.
+
+    The results are exact: it removes the node on a copy, evaluates the copy, and fits again.
+    ``notes`` name the reached limits.
+    """
+
+    decision: Decision
+    notes: list[str] = field(default_factory=list)
+    _fits: int = 0
+
+    def run(self) -> tuple[NearMiss, ...]:
+        """Return near misses: those that one removal resolves come first, then by shortfall."""
+        hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
+        # a stable sort keeps the order by nearness
+        hardware.sort(key=lambda miss: miss.freeing is None)
+        if self._fits >= MOST_FREED_FITS:
+            tried = format_count(MOST_FREED_FITS, "pool")
+            self.notes.append(f"near misses: the search ended after {tried}")
+        return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
+
+    def _by_hardware(self) -> Iterator[NearMiss]:
+        view, evaluation = self.decision.batch.view, self.decision.batch.evaluation
+        readers = evaluation.availability_readers - evaluation.failed_plugins
+        fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
+        rows = np.flatnonzero(np.logical_and.reduce(evaluation.verdicts[fixed]))
+        if not len(rows):
+            return
+        missing = np.zeros(len(view))  # as a share of each need
+        for need in self.decision.context.request.needs:
+            if amount := need.amount * need.count:
+                missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
+        seen_podms = self._chosen_podms()
+        for row in rows[np.argsort(missing[rows], kind="stable")].tolist():
+            podm = int(view.podm_of[row])
+            if podm in seen_podms:
+                continue
+            seen_podms.add(podm)
+            if not self._takes_node(podm):
+                nodes = view.podms[podm].nodes
+                by_size = sorted(nodes, key=lambda node: len(node.blocks))[:MOST_NODES]
+                yield NearMiss(
+                    podm=view.podms[podm].id,
+                    pool=view.pools[row].id,
+                    kind="hardware",
+                    lacks=self._lacks(row),
+                    freeing=self._freeing(podm, by_size),
+                    nodes=len(nodes),
+                    tried=len(by_size),
+                )
+
+    def _by_policy(self) -> Iterator[NearMiss]:
+        """Yield the podms that only one filter rejects, if this filter ignores free hardware."""
+        evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
+        seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
+        other_reasons = evaluation.availability_readers | evaluation.failed_plugins
+        for row in np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist():
+            podm = int(view.podm_of[row])
+            name = filters[int(evaluation.verdicts[:, row].argmin())].name
+            if podm in seen_podms or name in other_reasons or self._takes_node(podm):
+                continue
+            if self._fits >= MOST_FREED_FITS:
+                return
+            self._fits += 1
+            if self.decision.row_fit(row) == "fits":
+                seen_podms.add(podm)
+                name, pool = view.podms[podm].id, view.pools[row].id
+                yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
+
+    def _chosen_podms(self) -> set[int]:
+        """Return the chosen podms if all nodes were placed: they are not near misses."""
+        return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
+
+    @functools.cached_property
+    def _may_fit(self) -> list[bool]:
+        """Whether each row passes every filter and may have a fit."""
+        passing = self.decision.batch.evaluation.cost != INFINITE_COST
+        passing[list(self.decision.batch.rows_without_fit)] = False
+        return passing.tolist()  # type: ignore[no-any-return]
+
+    def _takes_node(self, podm: int) -> bool:
+        """Return whether a podm takes the next node, or may take it."""
+        for row in range(*self.decision.batch.view.rows(podm)):
+            if not self._may_fit[row]:
+                continue
+            if self._fits >= MOST_FREED_FITS:
+                return True
+            self._fits += 1
+            if self.decision.row_fit(row) != "none":
+                return True
+        return False
+
+    def _lacks(self, row: int) -> tuple[Shortfall, ...]:
+        reasons = map(msgspec.structs.asdict, Verdicts(self.decision).reasons(row))
+        names = Shortfall.__struct_fields__
+        return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
+
+    def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
+        """Return the first of these nodes of a podm whose removal makes the next node fit."""
+        context, batch = self.decision.context, self.decision.batch
+        first, last = batch.view.rows(podm)
+        overlay = Overlay(batch.view.window(first, last))
+        table = overlay.view.block_tables[0]
+        for node in nodes:
+            blocks = [table.numbers[uri] for uri in node.blocks if uri in table.numbers]
+            if not any(table.gains[block] for block in blocks):
+                continue
+            undo = overlay.remove_node(0, blocks)
+            view = overlay.view.window(0, last - first)
+            part = batch.evaluation.select(slice(first, last)).copy()
+            reevaluate(view, context.request, context.bound, part)
+            for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
+                if isinstance(context.fit(view, row), Fit):
+                    name = node.name or node.uri.rstrip("/").rpartition("/")[2]
+                    return NodeRemoval(node=name, uri=node.uri, pool=view.pools[row].id)
+            undo()
+        return None

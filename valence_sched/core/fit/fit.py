@@ -38,10 +38,7 @@ Limits = tuple[tuple[BlockType, Limit], ...]  # the limits of a pool
 
 
 class Fit(Struct, frozen=True, gc=False):
-    """The blocks that make a node, and ``(stock, amount)`` grants; the waste in price points.
-
-    Blocks and stocks are indices in the block table of the podm.
-    """
+    """The blocks of a node and ``(stock, amount)`` grants, by number; the waste in price points."""
 
     row: int
     blocks: tuple[int, ...]
@@ -58,10 +55,9 @@ class Undecided(Struct, frozen=True):
 class Spending:
     """The states that one decision has left, and its answers to hard questions.
 
-    A question asks whether a node fits in one pool. A short search, which is free, answers nearly
-    all questions. The other searches are limited by the two budgets of the policy: per question
-    and per decision. A cached answer costs its states again, so that decisions do not depend on
-    the cache.
+    A question asks whether a node fits in one pool. Searches beyond the short, free one are limited
+    per question and per decision. A cached answer costs its states again, so that decisions do not
+    depend on the cache.
     """
 
     def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
@@ -134,9 +130,9 @@ class Fitter:
             grants = answer.found
         if (topology := self._topology) is not None:
             pool = view.pools[row]
-            offer = topology.block_offer(view, row)
-            key = (offer.groups, tuple(pool.limits.items()))
-            search = functools.partial(topology.search, offer.groups, pool)
+            groups, keys = topology.block_offer(view, row)
+            key = (groups, tuple(pool.limits.items()))
+            search = functools.partial(topology.search, groups, pool)
             answer = self._answer(key, search, spending, FREE_TOPOLOGY_STATES)
         else:
             answer = self._answer(*self._cover_question(view, row), spending)
@@ -147,7 +143,7 @@ class Fitter:
             counts, wasted = answer.found
             blocks = table.free_blocks(position, counts)
         else:
-            numbers = {offer.keys[group]: number for group, number in answer.found.items()}
+            numbers = {keys[group]: number for group, number in answer.found.items()}
             blocks = table.free_blocks_by_topology(position, numbers, topology.domains)
             kinds = [(kind, number) for (kind, _), number in numbers.items()]
             wasted = set_cover.waste(self.kinds, kinds, self.needs)
@@ -211,7 +207,7 @@ class Fitter:
                 labels += [f"{name} blocks" for name in set_cover.least_blocks(pool.limits)]
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
-            groups = self._topology.block_offer(view, row).groups
+            groups, _ = self._topology.block_offer(view, row)
             if shortfall := self._topology.shortfall(groups, pool, states):
                 return shortfall
         return "combination of free blocks for the whole node", 1, 0

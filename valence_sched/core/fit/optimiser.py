@@ -44,20 +44,19 @@ LARGEST = 1 << 45  # largest number that is exact in the solver
 class Effort:
     """The limits of the solver: nodes of the branch and bound, work, and the relative gap.
 
-    A model that is not exact gets at most ``relaxed_nodes`` nodes. A model with more than
-    ``most_columns`` is solved only as its linear relaxation. The ``heuristics`` of HiGHS find a
-    first solution sooner, but are expensive if a solution is known or easily found.
+    A model with more than ``most_columns`` is solved only as its linear relaxation. The
+    ``heuristics`` of HiGHS find a first solution sooner, but are expensive if one is known.
     """
 
     nodes: int = 500
     work: float = INFINITY
-    relaxed_nodes: int = 1
     gap: float = 0.0
     most_columns: int = 20_000
     heuristics: bool = True
 
     def on(self, *, exact: bool) -> "Effort":
-        return self if exact else replace(self, nodes=min(self.nodes, self.relaxed_nodes))
+        """Return the effort for a model; one that is not exact gets at most one node."""
+        return self if exact else replace(self, nodes=min(self.nodes, 1))
 
 
 DEFAULT_EFFORT = Effort()
@@ -109,14 +108,14 @@ class Solution:
 
 
 class Programme:
-    """Maximise the sum of ``cost × column`` within the rows."""
+    """Maximise the sum of ``cost × column`` within the rows; ``costs`` are by column."""
 
     def __init__(self) -> None:
         self._columns = self._rows = 0
         self._upper: list[Floats] = []
         self._limits: list[tuple[Floats, Floats]] = []
         self._entries: list[Floats] = []  # row, column, coefficient
-        self._cost: dict[int, float] = {}
+        self.costs: Mapping[int, float] = {}
 
     def __len__(self) -> int:
         return self._columns
@@ -144,9 +143,6 @@ class Programme:
         self._columns = 0
         self.add(part)
         self._columns = columns
-
-    def set_costs(self, costs: dict[int, float]) -> None:
-        self._cost = dict(costs)
 
     def solve(
         self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
@@ -195,7 +191,7 @@ class Programme:
         model = highs.HighsLp()
         model.num_col_, model.num_row_ = self._columns, self._rows
         cost = np.zeros(self._columns)
-        cost[list(self._cost)] = [-one for one in self._cost.values()]
+        cost[list(self.costs)] = [-one for one in self.costs.values()]
         model.col_cost_, model.col_lower_ = cost, np.zeros(self._columns)
         model.col_upper_ = finite(self._upper)
         model.row_lower_ = finite([lower for lower, _ in self._limits])
@@ -248,7 +244,7 @@ def optimum(
         return SearchOutcome(known, False, 0)
     programme = Programme()
     programme.add(part)
-    programme.set_costs({column: -price for column, price in prices.items()})
+    programme.costs = {column: -price for column, price in prices.items()}
     effort = Effort(nodes=states, work=states * WORK_PER_STATE, heuristics=False)
     solution = programme.solve(effort, whole=True, start=start)
     spent = solution.work // WORK_PER_STATE
@@ -274,13 +270,10 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """A depth-first search for the cheapest solution of an integer programme.
+    """A depth-first search for the cheapest solution of an integer programme, by column ``prices``.
 
-    Each step takes the unmet demand with the least slack and adds 1 to the lower bound of one of
-    its columns: the first column above 0, if any. It then propagates the bounds to the other
-    columns. At a contradiction, the search backtracks.
-
-    ``prices`` has the price of each column; ``demands`` are the rows to branch on.
+    Each step raises the lower bound of a column of the tightest unmet row in ``demands`` by 1, the
+    first column above 0 if any, and propagates the bounds. At a contradiction it backtracks.
     """
 
     def __init__(
@@ -309,10 +302,7 @@ class PropagationSearch:
         return -(-self._entries // PROPAGATED_PER_STATE)
 
     def run(self, bound: int | None, states: int) -> bool:
-        """Search within the states; return whether the search is complete.
-
-        ``bound`` is a lower bound of the price: a solution of this price ends the search.
-        """
+        """Search within the states; return whether it is complete. A price of ``bound`` ends it."""
         entries = states * PROPAGATED_PER_STATE
         if not self._propagate():
             return True

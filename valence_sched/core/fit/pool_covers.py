@@ -37,10 +37,7 @@ class CoverComponent(Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class CoverNode:
-    """An offer and its cheapest cover as ``(kind, number)`` pairs, None without a cover.
-
-    If the search was not ``complete``, the cover is unknown.
-    """
+    """An offer and its cheapest cover as ``(kind, number)``; None: no cover or not ``complete``."""
 
     offer: Offer
     cover: tuple[tuple[int, int], ...] | None
@@ -49,10 +46,9 @@ class CoverNode:
 
 
 class PoolCovers:
-    """The last cover of each pool, found on demand.
+    """The last cover of each pool; at least ``min_pools`` with equal limits share trees.
 
-    Pools with equal limits share trees if there are at least ``min_pools`` of them. A column is a
-    kind of block that is useful in some pool.
+    A column is a kind of block that is useful in some pool.
     """
 
     def __init__(self, fitter: Fitter, view: View, min_pools: int = MIN_POOLS) -> None:
@@ -199,9 +195,8 @@ def connected_components(
 class CoverTree:
     """The cheapest covers of one component by offer, each found within a limit of search states.
 
-    The cheapest cover of an offer is also the cheapest cover of every smaller offer that contains
-    this cover. The root offers enough blocks of each kind. A child offers fewer blocks of one kind
-    than the cover of its parent takes.
+    A cover is also cheapest in every smaller offer that contains it. The root offers enough of each
+    kind; a child offers fewer blocks of one kind than the cover of its parent takes.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:

@@ -42,10 +42,7 @@ NO_GRANTS = SearchOutcome(None, True, 1)
 
 
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
-    """Return one grant per amount, in order; the tightest stocks are tried first.
-
-    An outcome that is not complete means that the search exceeded its ``states``.
-    """
+    """Return one grant per amount, tightest stocks first; incomplete if it exceeds ``states``."""
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
     if _is_too_much(stocks, amounts):
@@ -213,15 +210,13 @@ def stock_shortfall(
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
         answer = allocate(stocks, amounts, states)
         if answer.found is None and answer.complete:
-            return f"grants of {resource}", len(amounts), _most_grants(stocks, amounts, states)
-    return None
-
-
-def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
-    """Return how many of the smallest amounts the search can grant together."""
+            break
+    else:
+        return None
     least_first = sorted(amounts)
 
     def is_too_many(number: int) -> bool:
         return allocate(stocks, least_first[:number], states).found is None
 
-    return bisect.bisect_left(range(1, len(amounts)), True, key=is_too_many)
+    most = bisect.bisect_left(range(1, len(amounts)), True, key=is_too_many)
+    return f"grants of {resource}", len(amounts), most

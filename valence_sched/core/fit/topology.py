@@ -47,11 +47,8 @@ Groups = tuple[BlockGroup, ...]
 KindCounts = Mapping[int, int]  # of blocks, by kind
 
 
-class BlockOffer(NamedTuple):
-    """The groups of a pool in a stable order, and their kinds and domain values."""
-
-    groups: Groups
-    keys: tuple[KindAndTopology, ...]
+#: The groups of a pool in a stable order, and their kinds and domain values.
+BlockOffer = tuple[Groups, tuple[KindAndTopology, ...]]
 
 
 @dataclass(slots=True)
@@ -114,8 +111,7 @@ class TopologyFitter:
     def _cover(self, groups: Groups, pool: Pool) -> tuple[KindCounts | None, int | None, int]:
         """Return the cheapest blocks by kind without the constraints, their price and the states.
 
-        Only demands of one need, or of all needs of a kind, count. The blocks are None if no blocks
-        suffice. The price is None if the search is not complete.
+        The blocks are None if none suffice, the price if the search is not complete.
         """
         numbers: Counter[int] = Counter()
         for group in groups:
@@ -186,11 +182,7 @@ class TopologyFitter:
         return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
-        """Return the largest number of blocks of a kind in a node without needless blocks.
-
-        A need for devices takes at most one block per device. A need for a total takes enough
-        blocks to reach the total.
-        """
+        """Return the largest number of blocks of a kind in a node without needless blocks."""
         total = 0
         lines = self.device_coverage(kind)
         for need in self.needs:
@@ -216,8 +208,7 @@ class TopologyFitter:
 class _BlockItem(NamedTuple):
     """Blocks of one kind that are equal for the constraints, as ``(group, number)`` pairs.
 
-    ``values`` has a value for each domain, None if it is unreported or irrelevant. A block without
-    a reported value that may serve ``apart`` needs gets a unique pair as its value.
+    A value is None if unreported or irrelevant, and unique for unreported ``apart`` needs.
     """
 
     kind: int
@@ -272,7 +263,13 @@ class TopologyProgramme:
                 amount, units = set_cover.whole_units(math.ceil(need.amount), coverage)
                 self._units[need] = amount, dict(zip(coverage, units, strict=True))
                 self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
-            self._require_types()
+            kinds = self._fitter.kinds.kinds
+            for name, limit in self._pool.limits.items():
+                pairs = zip(self._items, self._blocks, strict=True)
+                of_type: Terms = [(n, 1) for one, n in pairs if name in kinds[one.kind].types]
+                upper = INFINITY if limit.max is None else limit.max
+                row = self.part.row(of_type, lower=limit.min or 0, upper=upper)
+                self.demands += [row] if limit.min else []
             self._keep_together()
             self._keep_apart()
         return len(self.part.entries)
@@ -360,10 +357,7 @@ class TopologyProgramme:
             self.part.row([*columns, (uses[key], -most)], upper=0)
 
     def _relate(self) -> None:
-        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
-
-        One name represents all names that must have the same value of a domain.
-        """
+        """Find the relations of each need by domain, and one name for all names of equal value."""
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation
             if relation == "apart" and len(set(constraint.of)) == 1:
@@ -380,15 +374,6 @@ class TopologyProgramme:
 
     def _in_units(self, need: Need, terms: Terms) -> Terms:
         return [(column, self._units[need][1][covered]) for column, covered in terms]
-
-    def _require_types(self) -> None:
-        kinds = self._fitter.kinds.kinds
-        for name, limit in self._pool.limits.items():
-            pairs = zip(self._items, self._blocks, strict=True)
-            terms: Terms = [(column, 1) for one, column in pairs if name in kinds[one.kind].types]
-            upper = INFINITY if limit.max is None else limit.max
-            row = self.part.row(terms, lower=limit.min or 0, upper=upper)
-            self.demands += [row] if limit.min else []
 
     def _keep_together(self) -> None:
         """Require that a single domain value serves all needs of a ``same`` constraint."""
@@ -473,10 +458,7 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
 def block_offer(
     free: Mapping[KindAndTopology, int], kinds: BlockKinds, useful: Callable[[int], int], most: int
 ) -> BlockOffer:
-    """Return the useful blocks, at most ``useful(kind)`` in a group.
-
-    If domain values have equal blocks, only the first ``most`` are returned: a node uses no more.
-    """
+    """Return the useful blocks, at most ``useful(kind)`` in a group and ``most`` equal values."""
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0
     tables = [_number_values(counts, domain, kinds) for domain in range(width)]
@@ -502,7 +484,7 @@ def block_offer(
         return kinds.kinds[group.kind].sort_key, numbers
 
     pairs.sort(key=order)
-    return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
+    return tuple(group for group, _ in pairs), tuple(key for _, key in pairs)
 
 
 def _number_values(

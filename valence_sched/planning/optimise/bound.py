@@ -98,7 +98,7 @@ def most_nodes(
 def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     programme = Programme()
     programme.add(model.programme)
-    programme.set_costs({node.column: 1.0 for node in model.nodes})
+    programme.costs = {node.column: 1.0 for node in model.nodes}
     whole = len(programme) <= effort.most_columns
     solution = programme.solve(effort.on(exact=model.is_exact), whole=whole)
     most = sum(model.programme.upper[node.column] for node in model.nodes)
@@ -130,7 +130,7 @@ class JointProgramme:
             for node in model.nodes:
                 columns[node.node_type].append(first + node.column)
                 self.nodes.append((first + node.column, 1.0))
-        self.programme.set_costs(dict(self.nodes))
+        self.programme.costs = dict(self.nodes)
         for own, limit in zip(columns, most, strict=True):
             if limit is not None and own:
                 self.programme.row([(column, 1.0) for column in own], upper=limit)
@@ -281,7 +281,7 @@ class CoupledGroups:
             if not terms:
                 continue
             programme.row(joint.nodes, lower=nodes)
-            programme.set_costs({column: -value for column, value in terms})
+            programme.costs = {column: -value for column, value in terms}
             aimed = programme.solve(self.effort, whole=True)
             if aimed.values is None:
                 break
@@ -347,10 +347,7 @@ class CoupledGroups:
 
 
 def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
-    """Return the size of the largest mix of these nodes; shares are rounded down or up.
-
-    Worked example: 5 and 9 nodes with equal shares make a mix of 11 nodes: 5 and 6 of them.
-    """
+    """Return the size of the largest mix of nodes: 11 for 5 and 9 nodes with equal shares."""
     weight = sum(shares)
     pairs = zip(counts, shares, strict=True)
     size = min(sum(counts), *((weight * (count + 1) - 1) // share for count, share in pairs))

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from tests.unit.core.sites import quietly, sized
-from valence_sched.core.explain import near_misses
+from valence_sched.core.explain import sensitivity
 from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.filters.capacity import capacity
@@ -258,18 +258,18 @@ class TestHardware(unittest.TestCase):
         self.assertEqual(("able", "9"), (found.podm, found.freeing.node))
 
     def test_only_so_many_nodes_are_tried_and_it_says_how_many(self):
-        with mock.patch.object(near_misses, "MOST_NODES", 1):
+        with mock.patch.object(sensitivity, "MOST_NODES", 1):
             (found,) = near_misses_of(pod())
         self.assertEqual("pod-2 lacks 1 GPU A100; removing one of 1 of its 2 nodes is not enough",
                          near_miss_line(found))  # fmt: skip
 
     def test_only_so_many_podms_are_looked_at(self):
-        podms = [pod(id=f"p{n}") for n in range(near_misses.MOST_PODMS + 3)]
-        self.assertEqual(near_misses.MOST_PODMS, len(near_misses_of(*podms)))
+        podms = [pod(id=f"p{n}") for n in range(sensitivity.MOST_PODMS + 3)]
+        self.assertEqual(sensitivity.MOST_PODMS, len(near_misses_of(*podms)))
 
     def test_when_the_tries_of_fits_run_out_the_notes_say_so(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
-        with mock.patch.object(near_misses, "MOST_FITS", 1):
+        with mock.patch.object(sensitivity, "MOST_FREED_FITS", 1):
             site = (able, {**able, "id": "able, too"}, pod())
             decision = engine_of(*site).select_destinations(request(ASKED))
             self.assertIn("ended after 1 pool", " ".join(explain(decision).notes))

@@ -379,7 +379,7 @@ class TestOffer(unittest.TestCase):
     def test_those_without_a_place_come_first_however_they_are_listed(self):
         kinds = view({"id": "a", "blocks": gpus("x")}).kinds
         for free in ({(0, (None,)): 1, (0, ("x",)): 2}, {(0, ("x",)): 2, (0, (None,)): 1}):
-            groups = block_offer(free, kinds, lambda kind: 9, 9).groups
+            groups, _ = block_offer(free, kinds, lambda kind: 9, 9)
             self.assertEqual([((None,), 1), ((0,), 2)], [group[1:] for group in groups])
 
 
