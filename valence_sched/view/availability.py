@@ -21,10 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return, per need, a mask of rows with enough free capacity; one stock grants all of it.
-
-    A mask is ``view.all_rows`` itself if every row has enough.
-    """
+    """Return a mask of rows with enough for each need; ``view.all_rows`` itself if all have."""
 
     def make() -> list[Mask]:
         make_grants = functools.partial(_grants, view, needs)
@@ -38,10 +35,7 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
-    """Return a mask of the rows with enough for each need alone, and for all grants of a need.
-
-    The mask is ``view.all_rows`` itself if every row has enough.
-    """
+    """Return the rows with enough for each need and all its grants; ``view.all_rows`` if all."""
     return _feasibility(view, needs)[0]
 
 
@@ -89,10 +83,7 @@ def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats], Floats]:
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
-    """Return the amount of a need in hardware whose condition does not count; None for 0.
-
-    A device has a condition of its own, or the condition of its block.
-    """
+    """Return the amount of a need in hardware whose condition does not count; None for 0."""
     table, kinds = view.block_tables[view.podm_of[row]], view.kinds
     position = int(view.position_of[row])
     pairs = zip(table.kinds, table.pools, strict=True)
@@ -127,10 +118,7 @@ class _ShareTable(Struct, frozen=True, eq=False):
 
 
 class FreeShare(NamedTuple):
-    """The mean per row of the shares that stay free after a request; valid for feasible rows.
-
-    It may be above 1 if ``exceeds_total`` of its ``table`` is true.
-    """
+    """The mean free share per feasible row; above 1 only if its ``table`` ``exceeds_total``."""
 
     mean: Floats
     absent: Floats | None

@@ -6,7 +6,7 @@ so each question about devices is answered once per kind.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,11 +39,7 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 
 
 class BlockKind(Struct, frozen=True):
-    """One kind of block: its types, its devices, their price, and its text.
-
-    ``condition`` is the state or health of a block if that is not Enabled or OK, and its taints
-    (``Status.condition``).
-    """
+    """One kind of block: types, devices, price, text, and ``Status.condition`` if not OK."""
 
     types: tuple[BlockType, ...]
     devices: Devices
@@ -134,11 +130,7 @@ class BlockKinds:
         return matrix
 
     def cheapest_first(self, need: Need) -> list[int]:
-        """Return the kinds that supply ``need``, sorted by the price of the blocks needed for it.
-
-        A node takes whole blocks, so of several kinds that supply more than enough the cheapest is
-        first.
-        """
+        """Return the kinds that supply ``need``, sorted by the price of the whole blocks for it."""
         remembered = self._cheapest_first.get(need)
         if remembered is None or remembered[0] != len(self.kinds):
             amounts = self.amounts(need)
@@ -157,9 +149,8 @@ class BlockKinds:
     def whole_amount(self, need: Need) -> Need:
         """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
 
-        If blocks supply 262,144 or 393,216 MiB, their greatest common divisor is 131,072 MiB: the
-        same blocks satisfy 65,536 MiB and 131,072 MiB. Needs of stocks, and those that allow
-        unknown amounts, do not change.
+        If blocks supply 262,144 or 393,216 MiB, 65,536 MiB becomes 131,072 MiB. Needs of stocks,
+        and those that allow unknown amounts, do not change.
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
@@ -180,23 +171,16 @@ class BlockKinds:
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
         ]
-        is_warned = (kind.condition or "").startswith("Warning")
-        taints = [word for word in (kind.condition or "").split(", ") if word.startswith(TAINTED)]
-        if is_warned:
-            lines = [
-                (name, structs.replace(one, health=one.health or "Warning")) for name, one in lines
-            ]
-        if taints:
-            lines = [(name, _tainted(one, taints)) for name, one in lines]
+        condition = kind.condition or ""
+        if condition.startswith("Warning"):
+            warned = ((name, one.health or "Warning", one) for name, one in lines)
+            lines = [(name, structs.replace(one, health=health)) for name, health, one in warned]
+        taints = [word for word in condition.split(", ") if word.startswith(TAINTED)]
+        for at, (name, one) in enumerate(lines if taints else ()):
+            if one.condition in COUNTED_CONDITIONS:  # else its own state forbids its use
+                state = ", ".join((*filter(None, [one.condition]), *taints))
+                lines[at] = name, structs.replace(one, state=state)
         return lines
-
-
-def _tainted(device: D, taints: Sequence[str]) -> D:
-    """Return a device with the taints of its block, unless its own state forbids its use."""
-    if device.condition not in COUNTED_CONDITIONS:
-        return device
-    state = ", ".join((*filter(None, [device.condition]), *taints))
-    return structs.replace(device, state=state)
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:
@@ -262,10 +246,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """A memo of at most ``limit`` values by key.
-
-    A full memo drops all values, so a hit needs no bookkeeping.
-    """
+    """A memo of at most ``limit`` values; a full memo drops all: a hit needs no bookkeeping."""
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
@@ -287,9 +268,8 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, and the numbers
-    of free blocks and of all blocks. These are whole numbers in float32, which halves the copying.
-    ``start`` has ``rows + 1`` elements.
+    An entry has the ``kind`` of block, and the whole numbers of ``free`` blocks and of all, in
+    float32, which halves the copying. ``start`` has ``rows + 1`` elements.
     """
 
     start: Ints

@@ -18,9 +18,8 @@ KindAndTopology = tuple[int, TopologyValues]
 class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
-    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another. A
-    ``shared`` block is in use, and another node may use it as well. ``gains`` counts the slots that
-    the removal of a node frees. ``topologies`` is None if no block has any.
+    A table never changes. A ``shared`` block is in use, and another node may use it as well;
+    ``gains`` are the slots that the removal of a node frees. ``topologies`` may be None.
     """
 
     uris: list[str]
@@ -51,11 +50,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._numbers
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
-        """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
-
-        Of equal blocks, shared blocks come first, then blocks in the fewest pools, in inventory
-        order.
-        """
+        """Return ``counts[kind]`` free blocks: shared first, then those in the fewest pools."""
         chosen: list[int] = []
         for kind, number in counts.items():
             free = [block for block in self._in_order(kind, position) if self.slots[block]]

@@ -52,8 +52,7 @@ class ViewBuilder:
     def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
         """Add a podm; a fit tries its blocks in the order of the ``key`` of their URIs.
 
-        InputError if an id or a block URI is a duplicate, a block is in a pool that the podm does
-        not list, or devices are invalid. An error leaves the builder unchanged.
+        InputError, without a change: a duplicate id or URI, an unknown pool, or invalid devices.
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)

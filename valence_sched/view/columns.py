@@ -93,10 +93,7 @@ def encode_view(view: View) -> list[bytes | memoryview]:
 
 
 def decode_view(data: memoryview) -> View:
-    """Return the View of bytes that :func:`encode_view` made; it shares their memory.
-
-    ValueError if they have another version, or are damaged.
-    """
+    """Return the View of encoded bytes; it shares their memory. ValueError: damaged, or old."""
     header, arrays = _read_arrays(data)
     kinds = BlockKinds()
     for types, devices, condition in header.kinds:
@@ -115,7 +112,7 @@ def decode_view(data: memoryview) -> View:
     resources = {}
     for number, resource in enumerate(header.resources):
         parts = [arrays[f"stock {number} {part}"] for part in range(_STOCK_ARRAYS)]
-        resources[resource] = StockColumn(*parts[:-5], by_stock=StockGrants(*parts[-5:]))
+        resources[resource] = StockColumn(StockGrants(False, *parts[-5:]), *parts[:-5])
     view = View(
         kinds=kinds,
         podms=podms,
@@ -159,10 +156,7 @@ def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
 
 
 class BlockArrays(NamedTuple):
-    """The blocks of all block tables in order; ``start`` has the first of each table.
-
-    The pools of a block are ``positions[pools[block]]``.
-    """
+    """The blocks of all tables; the pools of one are ``positions[pools[block]]``."""
 
     start: npt.NDArray[np.int64]
     kind: npt.NDArray[Any]
@@ -267,20 +261,15 @@ class StoredBlocks:
         self._arrays = arrays
         kinds = {"uris": list[str], "stocks": tuple[Stock, ...], "stock_pools": list[int]}
         self._decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in kinds.items()}
-        self._tables: dict[int, BlockTable] = {}
+        self.tables: dict[int, BlockTable] = {}  # those made so far, by podm
 
     def arrays(self) -> BlockArrays:
         kind, slots, shared, _ = self._columns
         return BlockArrays(self._start, kind, slots, shared, self._pools, self._positions)
 
-    def has_made(self, podm: int, table: BlockTable) -> bool:
-        """Return whether a block table is the one that was made from these arrays."""
-        return self._tables.get(podm) is table
-
     def table(self, podm: int) -> BlockTable:
-        return self._tables.get(podm) or self._tables.setdefault(podm, self._decode(podm))
-
-    def _decode(self, podm: int) -> BlockTable:
+        if (known := self.tables.get(podm)) is not None:
+            return known
         rows = slice(*self._start[podm : podm + 2].tolist())
         kinds, slots, shared, gains = (column[rows].tolist() for column in self._columns)
         positions, topology = self._positions, self._topology[rows].tolist()
@@ -288,7 +277,7 @@ class StoredBlocks:
         for name, decoder in self._decoders.items():
             first, last = self._arrays[f"{name}_start"][podm : podm + 2].tolist()
             texts[name] = decoder.decode(self._arrays[name].data[first:last])
-        return BlockTable(
+        table = BlockTable(
             texts["uris"],
             kinds,
             slots,
@@ -299,6 +288,7 @@ class StoredBlocks:
             gains,
             [self._topologies[code] for code in topology] if any(topology) else None,
         )
+        return self.tables.setdefault(podm, table)
 
 
 class StoredTables(list[BlockTable]):
@@ -311,8 +301,8 @@ class StoredTables(list[BlockTable]):
     def stored_arrays(self) -> BlockArrays | None:
         """Return the blocks as they are stored; None if a table was replaced."""
         tables = list.__getitem__(self, slice(None))  # without decoding any
-        made = self._blocks.has_made
-        if all(table is None or made(podm, table) for podm, table in enumerate(tables)):
+        made = self._blocks.tables
+        if all(table is None or made.get(podm) is table for podm, table in enumerate(tables)):
             return self._blocks.arrays()
         return None
 

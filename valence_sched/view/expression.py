@@ -42,10 +42,7 @@ COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 def truth_values(
     view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
 ) -> TruthValues:
-    """Return 1 for each row where the expression holds, -1 where it does not, 0 where unknown.
-
-    A pod manager without a capability has the value ``inherited`` from its zones.
-    """
+    """Return 1 per row where the expression holds, -1 where not, 0 where unknown."""
     if isinstance(expression, Comparison):
         return _compare(view, expression, inherited)
     parts = [truth_values(view, part, inherited) for part in expression.parts]
@@ -58,10 +55,7 @@ def truth_values(
 def reported_values(
     view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
 ) -> Labels:
-    """Return the values of each row at the paths of an expression, formatted when they are read.
-
-    With one path, the values; with several paths, a map from each path to its values.
-    """
+    """Return the values per row, formatted when read: of one path, or by path if several."""
     paths = list(dict.fromkeys(expression.paths))
     return Labels(_PathValues(view, paths, inherited), np.arange(len(view)))
 

@@ -31,11 +31,9 @@ class FlavorMix:
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
         """Return the free amounts of the resource by row: those useless for the mix, and all.
 
-        The useless amount is the weighted mean over the shares. If no node of a share fits in the
-        row, the whole free amount is useless. Otherwise blocks without the requested devices, and
-        stocks that cannot make a grant, are useless. An amount beyond a limit is useless, too: the
-        other free resources allow a number of nodes, and ``OTHERS_FACTOR`` times the amount in
-        these nodes is the limit.
+        The useless amount is the weighted mean over the shares: all if no node fits, else blocks
+        without the requested devices, stocks without a grant, and the amount beyond
+        ``OTHERS_FACTOR`` times that of the nodes which the other free resources allow.
         """
         room, free = self._room, view.free(self.resource)
         useless = free.copy()

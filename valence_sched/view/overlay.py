@@ -143,15 +143,12 @@ class _StockOverlay:
         self.start, unlimited = column.by_stock.start, not column.by_stock.has_limits()
         window, free = read_only(table.view()), read_only(self.stock_free.view())
         by_stock = structs.replace(column.by_stock, free=free, unlimited=unlimited)
-        self.column = StockColumn(*window, by_stock=by_stock)
+        self.column = StockColumn(by_stock, *window)
 
     def refresh(
         self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
     ) -> None:
-        """Update the free amounts of a podm whose rows are ``[first, last)``.
-
-        Only the stocks in the pools at these positions have changed.
-        """
+        """Update the amounts of a podm with rows ``[first, last)``; only these pools changed."""
         of_podm = [free_amount(stock) for stock in table.stocks if stock.resource == resource]
         free_on_podm = stocks.free_sum(of_podm)
         self.podm_free[first:last] = free_on_podm

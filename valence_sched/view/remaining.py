@@ -66,8 +66,7 @@ def score_remaining(
 class _Terms(NamedTuple):
     """The terms of the remaining amounts: free amounts of ``needed``, total amounts of ``others``.
 
-    ``key`` identifies the terms. If ``unscaled``, needed resources of inverse scale 0 get their
-    scale from the request. Other resources of scale None count as 1 if the pool has any of them.
+    ``key`` identifies them. If ``unscaled``, an inverse scale of 0 is replaced by the request's.
     """
 
     key: tuple[object, ...]

@@ -24,22 +24,19 @@ NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
 
 
-class _Stocks(Struct, frozen=True):
-    start: Ints
-    free: Floats
-    min: Floats
-    max: Floats
-    step: Floats
-
-
-class StockGrants(_Stocks, frozen=True, kw_only=True):
+class StockGrants(Struct, frozen=True):
     """Stocks sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     A stock has its ``free`` amount, and the ``min``, ``max`` (or infinity) and ``step`` of a grant,
     in its unit. With ``unlimited``, no stock has a limit.
     """
 
-    unlimited: bool = False
+    unlimited: bool
+    start: Ints
+    free: Floats
+    min: Floats
+    max: Floats
+    step: Floats
 
     def has_limits(self) -> bool:
         if self.unlimited:
@@ -47,10 +44,9 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
 
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Return the size of one grant, and the number of such grants, per amount and stock.
+        """Return the size of one grant, and the number of grants, per amount ``(n, 1)`` and stock.
 
-        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is infinite if the
-        stock has no grant.
+        The answers have shape ``(n, stocks)``; a size is infinite without a grant.
         """
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # usual stocks have no limits
@@ -89,10 +85,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return counts
 
     def after_grants(self, amount: float, count: int) -> "StockGrants":
-        """Return the stocks after ``count`` grants, which use the tightest stocks first.
-
-        A row that can make fewer grants makes as many as possible.
-        """
+        """Return the stocks after ``count`` grants, or the most possible, tightest stocks first."""
         size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
         if len(self.free) == len(self.start) - 1:
             granted = np.minimum(number, count)
@@ -125,19 +118,19 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     def window(self, first: int, last: int) -> "StockGrants":
         low, high = int(self.start[first]), int(self.start[last])
         parts = (array[low:high] for array in self.stock_arrays())
-        return StockGrants(self.start[first : last + 1] - low, *parts, unlimited=self.unlimited)
+        return StockGrants(self.unlimited, self.start[first : last + 1] - low, *parts)
 
     def take(self, rows: Ints) -> "StockGrants":
         start, entries = taken_entries(self.start, rows)
         parts = (start, *(array[entries] for array in self.stock_arrays()))
-        return StockGrants(*all_read_only(parts), unlimited=self.unlimited)
+        return StockGrants(self.unlimited, *all_read_only(parts))
 
     def splice(self, first: int, last: int, other: "StockGrants") -> "StockGrants":
         low, high = self.start[[first, last]].tolist()
         pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
         parts = (splice_array(mine, low, high, theirs) for mine, theirs in pairs)
         start = splice_starts(self.start, first, last, other.start)
-        return StockGrants(*all_read_only((start, *parts)))
+        return StockGrants(False, *all_read_only((start, *parts)))
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the arrays that have one element per stock, in the order of their declaration."""
@@ -152,10 +145,17 @@ def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
     rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
-    return StockGrants(*all_read_only((start, *(column.copy() for column in table.T))))
+    return StockGrants(False, *all_read_only((start, *(column.copy() for column in table.T))))
 
 
-class _RowAmounts(Struct, frozen=True):
+class StockColumn(Struct, frozen=True):
+    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
+
+    Sums are over the stocks of pool or podm; ``inverse`` is 1 / ``total``; ``by_stock`` has every
+    stock of the pool. Missing and unknown totals are 0.
+    """
+
+    by_stock: StockGrants
     free: Floats
     total: Floats
     largest_grant: Floats
@@ -164,29 +164,18 @@ class _RowAmounts(Struct, frozen=True):
     inverse: Floats
     podm_inverse: Floats
 
-
-class StockColumn(_RowAmounts, frozen=True, kw_only=True):
-    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
-
-    ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    the podm's stocks; ``inverse`` is 1 / ``total``; ``by_stock`` has every stock of the pool. Rows
-    without such a stock have 0, as does a stock of unknown total.
-    """
-
-    by_stock: StockGrants
-
     def window(self, first: int, last: int) -> "StockColumn":
         sums = (array[first:last] for array in self.row_arrays())
-        return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
+        return StockColumn(self.by_stock.window(first, last), *sums)
 
     def take(self, rows: Ints) -> "StockColumn":
         parts = (read_only(array[rows]) for array in self.row_arrays())
-        return StockColumn(*parts, by_stock=self.by_stock.take(rows))
+        return StockColumn(self.by_stock.take(rows), *parts)
 
     def splice(self, first: int, last: int, other: "StockColumn") -> "StockColumn":
         pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)
         sums = (read_only(splice_array(mine, first, last, theirs)) for mine, theirs in pairs)
-        return StockColumn(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
+        return StockColumn(self.by_stock.splice(first, last, other.by_stock), *sums)
 
     def row_arrays(self) -> tuple[Floats, ...]:
         """Return the arrays of one element per row, in the order in which they are declared."""
@@ -197,14 +186,14 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 
-_ROW_ARRAYS = _RowAmounts.__struct_fields__
+_ROW_ARRAYS = StockColumn.__struct_fields__[1:]
 
 
 def empty_column(rows: int) -> StockColumn:
     """Return the column of a resource that no pool has."""
     nothing, start = read_only(np.zeros(rows)), read_only(np.arange(rows + 1))
-    by_stock = StockGrants(start, *[nothing] * len(NO_STOCK))
-    return StockColumn(*[nothing] * len(_ROW_ARRAYS), by_stock=by_stock)
+    by_stock = StockGrants(False, start, *[nothing] * len(NO_STOCK))
+    return StockColumn(by_stock, *[nothing] * len(_ROW_ARRAYS))
 
 
 def build_column(
@@ -217,7 +206,7 @@ def build_column(
     sums = [row.copy() for row in table]
     grants = build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
     inverses = inverse(sums[1]), inverse(sums[4])  # one over the totals of pool and podm
-    return StockColumn(*all_read_only((*sums, *inverses)), by_stock=grants)
+    return StockColumn(grants, *all_read_only((*sums, *inverses)))
 
 
 def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:

@@ -78,10 +78,7 @@ def terms(
 def terms_of_podms(
     make: Callable[Concatenate[View, Request, P], Iterator[Term]],
 ) -> Callable[Concatenate[View, Request, P], Mask]:
-    """Turn terms that depend neither on the request nor on free amounts into a filter.
-
-    The verdict on a View is computed once.
-    """
+    """Turn terms that read neither request nor free amounts into a filter, computed once a View."""
     evaluate = terms(make)
 
     @functools.wraps(evaluate)
@@ -110,10 +107,7 @@ def terms_for_names(label: str, has: Labels, requirements: NameRequirements) -> 
 def per_pool(
     function: Callable[Concatenate[LeanPodm, Pool, Request, P], bool | float],
 ) -> Callable[Concatenate[View, Request, P], Mask | Floats]:
-    """Turn a plain function of one podm and one pool into a filter or a weigher.
-
-    The function runs once per pool: slower than arrays, but fast enough for a few thousand pools.
-    """
+    """Turn a function of one podm and one pool into a plug-in; fast enough for 1,000s of pools."""
 
     @functools.wraps(function)
     def plugin(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
@@ -128,8 +122,7 @@ def per_pool(
 def proximity_terms(view: View, near: Proximity) -> Iterator[Term]:
     """Yield one comparison for each known property of the place of a resource.
 
-    The pod manager must have the same zone, at least one of the aggregates, and a common value of
-    each fact. A value that a pod manager does not report does not match.
+    Zone, one of the aggregates, and one value of each fact must match; unknown does not.
     """
     if near.zone is not None:
         same = view.zone.where(lambda zone: zone == near.zone)
@@ -217,10 +210,7 @@ def matches(view: View, rule: FactRule) -> Mask:
 
 
 def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
-    """Return the sum per row of the values of the rules that match, read-only.
-
-    Placing nodes does not change it: the View memoises the latest sum of each ``name``.
-    """
+    """Return the sum per row of the values of matching rules; the View memoises it by ``name``."""
 
     def compute() -> Floats:
         total = np.zeros(len(view))
@@ -354,10 +344,7 @@ def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], P
 def podm_fields(
     plugin: Callable[..., Any], options: Options, request: Request | None = None
 ) -> Iterator[str]:
-    """Yield the fields that a plug-in reads for a request, or for any if it is None.
-
-    ``options`` are all options of the call, including defaults.
-    """
+    """Yield the fields that a plug-in with these options reads for a request; None: for any."""
     # not the declaration of a base class, since a subclass may read more
     fields, of = vars(plugin).get("podm_fields", (ALL_FIELDS, None))
     for field in fields:

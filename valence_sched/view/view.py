@@ -129,10 +129,8 @@ class Labels(Struct, frozen=True):
 class View:
     """One consistent snapshot. Rows are pools; the rows of one podm are adjacent.
 
-    ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
-    ``position_of[r]`` the position of its pool in it. The values of a row depend on its own pool
-    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole
-    View.
+    ``first_row[p]`` is the first row of podm ``p``; row ``r`` is pool ``position_of[r]`` of
+    ``podm_of[r]``. Values depend on own pool and podm alone: ``take`` and ``window`` keep them.
     """
 
     kinds: BlockKinds
@@ -292,10 +290,9 @@ class View:
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
-        """Return a memoised value that placing nodes does not change.
+        """Return a value that placing nodes does not change, memoised.
 
-        If the View of origin has memoised a value, a View of taken rows computes its own value by
-        ``select(value, rows)``. Otherwise ``make`` computes it.
+        It is ``select(value, rows)`` if the View of origin has memoised a value, else ``make()``.
         """
         value = self._memo.get(key)
         if value is not None:
@@ -415,10 +412,7 @@ def lot_of(podm: str, pool: str) -> int:
 
 
 class DomainIndex(Struct, frozen=True):
-    """The values of one domain by row; ``numbers`` has shape ``(rows, most values of a row)``.
-
-    Shorter rows are padded with the number after the last value.
-    """
+    """The values of a domain by row: ``(rows, most values)``, padded with the next number."""
 
     values: dict[str, int]
     numbers: Ints
