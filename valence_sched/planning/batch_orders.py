@@ -17,10 +17,7 @@ Order = tuple[int, ...]
 
 
 def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
-    """Return an upper bound of the nodes of several types that fit together.
-
-    Each resource is considered alone: nodes with the smallest amounts take it first.
-    """
+    """Return an upper bound of the nodes of several types that fit, by each resource alone."""
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()
     for number, node_type in enumerate(types):

@@ -238,10 +238,7 @@ class SiteCapacity:
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> model.Capacity:
-        """Return the number of nodes of a request that still fit, at most ``most`` on each podm.
-
-        ``explain`` adds the reasons and the bounds by sums, ``proven`` a proven bound.
-        """
+        """Return the nodes of a request that still fit, at most ``most`` on each podm."""
         reasons: dict[int, tuple[Reason, ...]] = {}
 
         def read_reasons(podm: int, attempts: list[Attempt]) -> None:

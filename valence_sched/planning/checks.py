@@ -4,6 +4,7 @@
 import glob
 import os.path
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decision import Decision
@@ -19,7 +20,7 @@ from valence_sched.model.scenario import Drain, Target, target_of
 from valence_sched.planning import relocate
 from valence_sched.planning.edits import apply_edit, edited, scenario_sites
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.replay import reason_groups, replay_all
+from valence_sched.planning.replay import RunProgress, reason_groups, replay_all
 from valence_sched.planning.site import Site, find_targets, pools_of
 from valence_sched.planning.workload import open_workload
 from valence_sched.words import planning as words
@@ -29,28 +30,23 @@ Found = tuple[bool, str]  # whether an expectation is met, and the actual result
 Record = Callable[[str, Report], None]
 
 
+@dataclass(frozen=True, slots=True)
 class Checker:
     """Checks expectations on a site, or on the site after a scenario or edits.
 
-    Names of files are relative to the file of the expectation. If ``record`` is given, it receives
-    the file and the decision of each golden decision, and no comparison is made. ``progress``
-    receives the name of each run of a workload, and returns a function that receives the number of
-    requests decided so far.
+    Files are relative to the file of the expectation. ``record``, if given, receives each golden
+    decision, which is then not compared. ``progress`` receives the name of each run, and returns a
+    function that receives the number of requests decided so far.
     """
 
-    def __init__(
-        self,
-        base: Site,
-        config: Configuration,
-        *,
-        strict: bool = False,
-        record: Record | None = None,
-        progress: Callable[[str], Callable[[int], None]] = lambda run: lambda requests: None,
-        survival_progress: Callable[[int, int], None] = lambda tried, sets: None,
-    ) -> None:
-        self._base, self._config, self._strict, self._record = base, config, strict, record
-        self._progress, self._survival_progress = progress, survival_progress
-        self._scenarios: dict[str, Site] = {}
+    base: Site
+    config: Configuration
+    _: KW_ONLY
+    strict: bool = False
+    record: Record | None = None
+    progress: RunProgress = lambda run: lambda requests: None
+    survival_progress: relocate.Progress = lambda tried, sets: None
+    _scenarios: dict[str, Site] = field(default_factory=dict, init=False)
 
     def result(self, check: model.Check) -> model.CheckResult:
         """Return the result of one expectation; errors name its place."""
@@ -58,7 +54,7 @@ class Checker:
             met, found = self._found(check, self._site(check))
         except SchedulerError as error:
             raise error.at(check.place) from None
-        recorded = isinstance(check.expectation, model.Decides) and self._record is not None
+        recorded = isinstance(check.expectation, model.Decides) and self.record is not None
         return model.CheckResult(
             name=model.check_name(check),
             result="recorded" if recorded else "pass" if met else "fail",
@@ -68,11 +64,11 @@ class Checker:
         )
 
     def _site(self, check: model.Check) -> Site:
-        site, reference = self._base, check.expectation.scenario
+        site, reference = self.base, check.expectation.scenario
         if reference is not None:
             if reference not in self._scenarios:
                 named = [_beside(check.file, reference)]
-                sites = scenario_sites(self._base, named, self._config)
+                sites = scenario_sites(self.base, named, self.config)
                 if len(sites) > 1:
                     which = f"one of them, as in {reference}#{sites[0].name}"
                     raise InputError("scenario", "", format_count(len(sites), "scenario"), which)
@@ -92,7 +88,7 @@ class Checker:
             case model.DoesNotFit(does_not_fit=nodes):
                 return self._does_not_fit(site, nodes)
             case model.Survives(survives=failures):
-                survival = relocate.survive(site, failures, self._survival_progress)
+                survival = relocate.survive(site, failures, self.survival_progress)
                 return bool(survival.answer), "; ".join(words.survival_phrases(survival))
             case model.Fails():
                 result = relocate.fail(site, [expectation.target])
@@ -108,7 +104,7 @@ class Checker:
         least, most = bounds.at_least or 0, bounds.at_most
         limit = max(MOST_FITS, least, 0 if most is None else most + 1)
         request = self._request(site, bounds, podms=podms)
-        counted = count_fits(site.decider(strict=self._strict), request, limit)
+        counted = count_fits(site.decider(strict=self.strict), request, limit)
         counts = [one for one in counted.podms if one[1] and (not podms or one[0] in podms)]
         counts.sort(key=lambda one: -one[1])
         total = sum(number for _, number in counts)
@@ -139,9 +135,9 @@ class Checker:
         return not decision.undecided, _refusal(decision, podms)
 
     def _uses(self, site: Site, bounds: model.WorkloadBounds, file: str) -> Found:
-        workload = open_workload(_beside(file, bounds.workload), self._config, {})
+        workload = open_workload(_beside(file, bounds.workload), self.config, {})
         policies = () if bounds.policy is None else (bounds.policy,)
-        replay = replay_all([site], policies, workload, self._progress, strict=self._strict)
+        replay = replay_all([site], policies, workload, self.progress, strict=self.strict)
         (run,) = replay.runs
         few = bounds.podms_at_most is None or run.podms_needed <= bounds.podms_at_most
         met = few and run.refused + run.undecided <= bounds.unplaced_at_most
@@ -150,11 +146,11 @@ class Checker:
     def _decides(self, site: Site, golden: model.GoldenDecision, file: str) -> Found:
         request = self._request(site, golden, golden.count, seed=golden.seed)
         now = decision_report(self._decision(site, request), explain=False)
-        if self._record is not None:
-            self._record(file, now)
+        if self.record is not None:
+            self.record(file, now)
             return True, f"written to {file}"
         try:
-            recorded, _ = parse_report(self._config.read_document(file), file)
+            recorded, _ = parse_report(self.config.read_document(file), file)
         except InputError as error:
             if os.path.exists(file):
                 raise
@@ -178,10 +174,10 @@ class Checker:
             raise UnknownName("flavor", nodes.flavor, site.flavors)
         policy = nodes.policy or flavor.policy or site.policy
         spec = RequestSpec(flavor=nodes.flavor, count=count, policy=policy, podms=podms, seed=seed)
-        return self._config.compile_request(spec, flavor)
+        return self.config.compile_request(spec, flavor)
 
     def _decision(self, site: Site, request: Request) -> Decision:
-        return site.decider(strict=self._strict).select_destinations(request)
+        return site.decider(strict=self.strict).select_destinations(request)
 
 
 def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:

@@ -9,12 +9,13 @@ pools of a pod manager is an edit of the pod manager.
 import dataclasses
 import functools
 import itertools
+import operator
 import os.path
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from valence_sched.model import inventory, scenario
 from valence_sched.model.inventory import FREE_STATUS, LeanBlock, LeanPodm, Status, to_json
 from valence_sched.model.policy import WeigherUse
 from valence_sched.model.quantity import format_count
-from valence_sched.model.scenario import Edit, Target
+from valence_sched.model.scenario import Edit
 from valence_sched.planning import site as sites
 from valence_sched.planning.site import Site, TargetMatch, block_names, find_targets, pools_of
 
@@ -101,76 +102,48 @@ class Scope:
         return replace(one, pools=tuple(pool for pool in one.pools if pool not in self.pools))
 
 
-DisruptionRule = Callable[[LeanPodm, Scope, StatusChanges], LeanPodm | None]
+def _disrupted(
+    podm: LeanPodm, scope: Scope, edit: Edit, statuses: StatusChanges
+) -> LeanPodm | None:
+    """Return a podm after its scope fails, is drained, or is removed; None if it is removed.
 
-
-def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    nodes, released = _lost_nodes(podm, scope)
-    blocks = tuple(
-        statuses.apply(block, failed)
-        if number in scope.blocks
-        else _release(scope.outside(block), released, statuses)
-        for number, block in enumerate(podm.blocks)
-    )
-    stocks = tuple(
-        replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
-        for one in podm.stocks
-    )
-    status = "Offline" if scope.whole else podm.status
-    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
-
-
-def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    blocks = tuple(
-        statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
-        for number, block in enumerate(podm.blocks)
-    )
-    stocks = tuple(
-        replace(stock, total=stock.total and min(stock.total, stock.used))
-        if stock.uri in scope.stocks
-        else scope.outside(stock)
-        for stock in podm.stocks
-    )
-    enabled = podm.enabled and not scope.whole
-    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
-
-
-def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
-    if scope.whole:
+    The nodes of failed and removed blocks are lost, and release their other blocks.
+    """
+    if (is_removed := isinstance(edit, scenario.Remove)) and scope.whole:
         return None
-    nodes, released = _lost_nodes(podm, scope)
-    rest = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
+    is_drained = isinstance(edit, scenario.Drain)
+    lost = {podm.blocks[number].uri for number in scope.blocks}
+    stay, released = list[inventory.Node](), Counter[str]()
+    for node in podm.nodes:
+        if is_drained or (not scope.whole and lost.isdisjoint(node.blocks)):
+            stay.append(node)
+        else:
+            released.update(set(node.blocks))
+    blocks, stocks = list[LeanBlock](), list[inventory.Stock]()
+    for number, block in enumerate(podm.blocks):
+        if number not in scope.blocks:
+            blocks.append(scope.outside(block))
+            if nodes := released[block.uri]:
+                change = operator.methodcaller("released", nodes)
+                blocks[-1] = statuses.apply(blocks[-1], change, ("released", nodes))
+        elif not is_removed:
+            blocks.append(statuses.apply(block, drained if is_drained else failed))
+    for stock in podm.stocks:
+        if stock.uri not in scope.stocks:
+            stocks.append(scope.outside(stock))
+        elif is_drained:
+            stocks.append(replace(stock, total=stock.total and min(stock.total, stock.used)))
+        elif not is_removed:
+            stocks.append(replace(stock, total=0.0, used=0.0))
     return replace(
         podm,
-        pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
-        blocks=tuple(_release(scope.outside(block), released, statuses) for block in rest),
-        stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
-        nodes=nodes,
+        status="Offline" if scope.whole and not is_drained else podm.status,
+        enabled=podm.enabled and not (scope.whole and is_drained),
+        pools=tuple(pool for pool in podm.pools if not (is_removed and pool.id in scope.pools)),
+        blocks=tuple(blocks),
+        stocks=tuple(stocks),
+        nodes=tuple(stay),
     )
-
-
-def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
-    """Return the remaining nodes, and by block the number of lost nodes that used it."""
-    if scope.whole:
-        return (), Counter()
-    lost = {podm.blocks[number].uri for number in scope.blocks}
-    stay = tuple(node for node in podm.nodes if lost.isdisjoint(node.blocks))
-    others = (node for node in podm.nodes if not lost.isdisjoint(node.blocks))
-    return stay, Counter(uri for node in others for uri in set(node.blocks))
-
-
-def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) -> LeanBlock:
-    nodes = released.get(block.uri)
-    if nodes is None:
-        return block
-    return statuses.apply(block, lambda status: status.released(nodes), ("released", nodes))
-
-
-_DISRUPTIONS: dict[type[Edit], DisruptionRule] = {
-    scenario.Fail: _fail,
-    scenario.Drain: _drain,
-    scenario.Remove: _remove,
-}
 
 
 def edited(site: Site, edits: Iterable[Edit]) -> Site:
@@ -195,19 +168,19 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
             case scenario.SetAttributes():
                 podms, counts = _set(site, edit, matches)
             case _:
-                podms, counts = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
+                podms, counts = _disrupt(site, edit, matches)
     except errors.SchedulerError as error:
         raise error.at(place or text) from None
     effects = (*site.effects, scenario.EditEffect(edit=text, **counts))
     return dataclasses.replace(site, podms=tuple(podms), effects=effects)
 
 
-def _disrupt(site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]) -> Edited:
+def _disrupt(site: Site, edit: Edit, matches: Sequence[TargetMatch]) -> Edited:
     statuses = StatusChanges()
     scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
     podms, nodes = list[LeanPodm](), 0
     for number, podm in enumerate(site.podms):
-        after = rule(podm, scopes[number], statuses) if number in scopes else podm
+        after = _disrupted(podm, scopes[number], edit, statuses) if number in scopes else podm
         nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
         podms += [after] if after else []
     names = ("pools", "blocks", "stocks")
@@ -242,6 +215,8 @@ def _add(site: Site, edit: scenario.AddBlocks, matches: Sequence[TargetMatch]) -
 def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch]) -> Edited:
     podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
     change = functools.partial(replace, **changes)
+    given = changes.get("capabilities", {}).items()
+    given = {key: (value,) if isinstance(value, str) else value for key, value in given}
     for match in matches:
         podm = podms[match.podm]
         if match.blocks:
@@ -253,21 +228,15 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
             pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # a pod manager that lists no pools has one pool with the same traits
-            podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
+            facts = (podm.facts | changes.get("facts", {})).items()
+            merged = {
+                "facts": {key: value for key, value in facts if value is not None},
+                "capabilities": {k: has for k, has in (podm.capabilities | given).items() if has},
+            }
+            own = {name: merged.get(name, value) for name, value in changes.items()}
+            podms[match.podm] = replace(podm, **own)
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
-
-
-def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
-    facts = podm.facts | changes.get("facts", {})
-    given = changes.get("capabilities", {}).items()
-    given = {key: (value,) if isinstance(value, str) else value for key, value in given}
-    capabilities = (podm.capabilities | given).items()
-    merged = {
-        "facts": {key: value for key, value in facts.items() if value is not None},
-        "capabilities": {key: values for key, values in capabilities if values},
-    }
-    return {name: merged.get(name, value) for name, value in changes.items()}
 
 
 def _clones(
@@ -315,7 +284,14 @@ class NewBlocks:
             )
         self._podm: LeanPodm | None = None  # the pod manager with the copied block
         if template is None and "@" in edit.add:
-            self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
+            target = scenario.parse_target(edit.add)
+            if not target.selects_blocks:
+                expected = "expected a template, a block of the pod manager or BLOCK@PODM"
+                raise errors.UsageError(f"{edit.add!r} is not a block: {expected}")
+            matches = find_targets(self._podms, target, self._kinds)
+            pairs = ((self._podms[match.podm], match.blocks) for match in matches)
+            blocks = [podm.blocks[number] for podm, numbers in pairs for number in numbers]
+            self._podm, self._block = self._podms[matches[0].podm], self._only(blocks)
 
     def added(self, match: TargetMatch) -> LeanPodm:
         podm = self._podms[match.podm]
@@ -333,12 +309,20 @@ class NewBlocks:
             uri = first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
             block = replace(block, uri=uri)
             block = block if alike is None else replace(block, places=None)
-        copies = _copies(block, podm, from_template=alike is None)
-        new = (
-            replace(copy, pools=pools)
-            for pools in regions
-            for copy in itertools.islice(copies, self._edit.count)
+        uris, uri = {one.uri for one in podm.blocks}, block.uri.rstrip("/")
+        numbers = (
+            n for n in itertools.count(1 if alike is None else 2) if f"{uri}-{n}" not in uris
         )
+        new = [
+            replace(
+                block,
+                uri=f"{uri}-{number}",
+                name=f"{block.name} ({number})" if block.name else None,
+                pools=pools,
+            )
+            for pools in regions
+            for number in itertools.islice(numbers, self._edit.count)
+        ]
         return replace(podm, blocks=(*podm.blocks, *new))
 
     def _block_for(self, podm: LeanPodm) -> tuple[LeanPodm | None, LeanBlock]:
@@ -353,15 +337,6 @@ class NewBlocks:
         what = f"template, and no block of pod manager {podm.id!r}, named {self._edit.add!r}"
         raise errors.NothingMatches(what, errors.suggest(self._edit.add, known))
 
-    def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
-        if not target.selects_blocks:
-            expected = "expected a template, a block of the pod manager or BLOCK@PODM"
-            raise errors.UsageError(f"{self._edit.add!r} is not a block: {expected}")
-        matches = find_targets(self._podms, target, self._kinds)
-        podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
-        found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
-        return podm, self._only(found)
-
     def _only(self, blocks: Sequence[LeanBlock]) -> LeanBlock:
         number = self._kinds.number
         distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
@@ -374,14 +349,6 @@ class NewBlocks:
 
 def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
     return statuses.apply(block, fresh) if block.status else block
-
-
-def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:
-    uris, uri = {one.uri for one in podm.blocks}, block.uri.rstrip("/")
-    for number in itertools.count(1 if from_template else 2):
-        if f"{uri}-{number}" not in uris:
-            name = f"{block.name} ({number})" if block.name else None
-            yield replace(block, uri=f"{uri}-{number}", name=name)
 
 
 SUFFIXES = (".yaml", ".yml", ".json")  # suffixes of scenario files; other references are names
@@ -422,9 +389,9 @@ class _Scenarios:
 
     def keys(self, reference: str) -> list[ScenarioKey]:
         file, mark, name = reference.rpartition("#")
+        file = os.path.normpath(file if mark else reference)
         if mark:
-            return [self._known(ScenarioKey(os.path.normpath(file), name), "")]
-        file = os.path.normpath(reference)
+            return [self._known(file, name, file)]
         return [ScenarioKey(file, one) for one in self._document(file).scenarios]
 
     def site(self, key: ScenarioKey) -> Site:
@@ -465,11 +432,11 @@ class _Scenarios:
     def _scenario(self, key: ScenarioKey) -> scenario.Scenario:
         return self._document(key.file).scenarios[key.name]
 
-    def _known(self, key: ScenarioKey, place: str) -> ScenarioKey:
-        scenarios = self._document(key.file).scenarios
-        if key.name not in scenarios:
-            raise errors.UnknownName("scenario", key.name, scenarios, place or key.file)
-        return key
+    def _known(self, file: str, name: str, place: str) -> ScenarioKey:
+        scenarios = self._document(file).scenarios
+        if name not in scenarios:
+            raise errors.UnknownName("scenario", name, scenarios, place)
+        return ScenarioKey(file, name)
 
     def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
         own = self._scenario(key)
@@ -480,7 +447,7 @@ class _Scenarios:
         if not mark:
             is_file = name.endswith(SUFFIXES) or os.sep in name
             if name in self._document(key.file).scenarios or not is_file:
-                return self._known(ScenarioKey(key.file, name), place)
+                return self._known(key.file, name, place)
             file = name
         file = os.path.normpath(os.path.join(os.path.dirname(key.file), file)) if file else key.file
         try:
@@ -488,7 +455,7 @@ class _Scenarios:
         except InputError as error:
             raise error.at(place) from None
         if mark:
-            return self._known(ScenarioKey(file, inside), place)
+            return self._known(file, inside, place)
         if len(names) > 1:
             which = f"one of them, as in {name}#{names[0]}"
             raise InputError(place, "", f"{format_count(len(names), 'scenario')} in {file}", which)

@@ -130,9 +130,8 @@ def count_fits(
 ) -> FitCounts:
     """Return the number of nodes of a request that fit on each podm, at most ``most``.
 
-    The warnings are about plug-ins that broke their contract, unknown terms, and podms that the
-    budget of the policy left undecided. A ``listener`` receives the number of each podm with its
-    attempts; this takes longer.
+    The warnings are as for a decision. A ``listener`` receives each podm with its attempts; this
+    takes longer.
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone

@@ -15,10 +15,7 @@ from valence_sched.model.request import Request
 
 
 class NodeAmounts:
-    """The memory chunks and volumes of a node, and the stocks of its pod manager.
-
-    Amounts of declared stocks are not among them: a change neither adds nor removes them.
-    """
+    """The memory chunks and volumes of a node and its pod manager, without declared stocks."""
 
     def __init__(self, node: ComposedNode, stocks: Iterable[Stock]) -> None:
         self._node, every = node, tuple(stocks)
@@ -68,10 +65,7 @@ class NodeAmounts:
                     yield replace(need, count=count, amount=to_a_billionth(lack / count))
 
     def idle(self, needs: Iterable[Need], granted: Iterable[Grant] = ()) -> tuple[Grant, ...]:
-        """Return the amounts that the node does not need besides ``granted``.
-
-        The kept amounts of each resource have the smallest sufficient total.
-        """
+        """Return the amounts that the node does not need besides ``granted``, the most possible."""
         wanted: dict[str, float] = {}
         for need in needs:
             if need.kind == "stock":
@@ -86,10 +80,7 @@ class NodeAmounts:
         return tuple(one for one in self.own if one.uri not in kept)
 
     def leaving(self, needs: Iterable[Need], besides: Collection[str] = ()) -> tuple[Grant, ...]:
-        """Return amounts of the node, other than those ``besides``, that together have these ones.
-
-        RequestError if there are too few.
-        """
+        """Return amounts, not those ``besides``, that meet the needs; RequestError if too few."""
         found: list[Grant] = []
         rest = [one for one in self.own if one.uri not in besides]
         for need in needs:
@@ -105,10 +96,7 @@ class NodeAmounts:
 
 
 def smallest_amounts(amounts: Sequence[Grant], wanted: float) -> tuple[Grant, ...] | None:
-    """Return the amounts with the smallest total of at least ``wanted``, None if all have less.
-
-    Of equal totals the fewest amounts are chosen.
-    """
+    """Return the fewest amounts with the least total of at least ``wanted``; None if too little."""
     if wanted <= 0:
         return ()
     best: tuple[float, int, tuple[Grant, ...]] | None = None
@@ -130,12 +118,6 @@ def grants_in(decision: DecisionResult) -> tuple[Grant, ...]:
     placements = decision.report.placements
     refs = placements[0].chosen.grants if placements else ()
     return tuple(Grant(it.uri, float(it.amount), it.resource, it.unit) for it in refs)
-
-
-def chosen_needs(request: Request, decision: DecisionResult) -> tuple[Need, ...]:
-    """Return the needs of the alternative of a request that a decision used."""
-    placements = decision.report.placements
-    return request.alternatives[placements[0].choice - 1 if placements else 0].needs
 
 
 def _totals(grants: Iterable[Grant]) -> dict[str, float]:

@@ -4,6 +4,7 @@
 Also places nodes on blocks that shrinkable nodes do not need, if nothing else is free.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -28,20 +29,21 @@ from valence_sched.model.node_change import BlockChange
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import RESERVED_BY
 from valence_sched.model.request import Request
-from valence_sched.planning.node_amounts import NodeAmounts, chosen_needs, grants_in
+from valence_sched.planning.node_amounts import NodeAmounts, grants_in
 
 #: Decides on a request for one pod manager.
 Decide = Callable[[FullPodm, Request], DecisionResult]
 MOST_NAMED = 3  # largest number of blocks in one line
 _FIXED_TYPES = frozenset(("Compute", "ComputerSystem"))
+#: The fields of a request that are requirements on the pod manager, which a node keeps.
+PLACE = ("zone", "aggregates", "locations", "near", "where", "traits", "capabilities", "attributes")
 
 
 class ChosenParts(NamedTuple):
-    """The blocks to attach and to detach; ``decision`` has the reasons if nothing fits.
+    """The parts to attach and detach; ``decision`` has the reasons if nothing fits.
 
-    ``grants`` are the amounts of stocks to attach, ``amounts`` the memory chunks and volumes to
-    detach. ``no_room`` is the reason why blocks must be detached before others are attached, empty
-    if they can be attached first.
+    ``grants`` are amounts to attach, ``amounts`` those to detach. ``no_room`` is the reason to
+    detach before attaching, empty if blocks can be attached first.
     """
 
     attach: tuple[str, ...] = ()
@@ -68,9 +70,8 @@ class ChosenParts(NamedTuple):
 class ChangePlanner:
     """Plans changes of a node on a reading of its pod manager without the hardware of claims.
 
-    The reach of a node is the pools that have all blocks which are part of its host, or, without a
-    host, all its blocks, and the fabrics of its host. What is part of a host is neither attached
-    nor detached. ``amounts`` are the memory chunks and volumes of the node.
+    The reach of a node is the pools that have all blocks of its host, or of the node without a
+    host, and the fabrics of its host. What is part of a host is neither attached nor detached.
     """
 
     def __init__(self, podm: FullPodm, node: ComposedNode, decide: Decide) -> None:
@@ -97,10 +98,9 @@ class ChangePlanner:
     def attach(
         self, request: Request, leaving: Collection[str] = (), coming: Collection[str] = ()
     ) -> ChosenParts:
-        """Choose free blocks with these devices, and stocks with these amounts, for the node.
+        """Choose free blocks and stocks for the node.
 
-        Its blocks that are ``leaving`` make room. Blocks that are ``coming`` are not chosen, and
-        take room.
+        Its blocks that are ``leaving`` make room; those that are ``coming`` take room.
         """
         request = _for_one(self.amounts.missing(request, own=False))
         free = (block for block in self._free() if block.uri not in coming)
@@ -110,10 +110,7 @@ class ChangePlanner:
         return ChosenParts(_blocks_of(decision), decision=decision, grants=grants_in(decision))
 
     def detach(self, request: Request, leaving: Collection[str] = ()) -> ChosenParts:
-        """Choose blocks and amounts of the node besides those that are ``leaving``.
-
-        RequestError if it has too few.
-        """
+        """Choose parts of the node that are not yet ``leaving``; RequestError if it has too few."""
         request = _for_one(self.amounts.missing(request, own=False))
         devices = tuple(need for need in request.needs if need.kind != "stock")
         stocks = (need for need in request.needs if need.kind == "stock")
@@ -132,16 +129,16 @@ class ChangePlanner:
         """Choose the blocks and amounts that the request of the node does not need."""
         if (wanted := self._node.request) is None:
             raise RequestError(f"node {self._node.id} has no request: name a block or devices")
-        request = Request(**{name: getattr(wanted, name) for name in wanted.__struct_fields__})
-        found = self.become(_without_places(request), free=False)
+        names = (name for name in wanted.__struct_fields__ if name not in PLACE)
+        request = Request(**{name: getattr(wanted, name) for name in names})
+        found = self.become(request, free=False)
         return ChosenParts(detach=found.detach, amounts=found.amounts)
 
     def become(self, request: Request, *, free: bool = True) -> ChosenParts:
         """Choose the smallest change after which the node fulfils a request.
 
-        If its own blocks suffice, the others are detached; else blocks are attached, each of which
-        is needed. So are amounts: the node keeps its own, and gets what is missing. Only with
-        ``free``, free blocks and amounts are attached.
+        If its own parts suffice, the others are detached; else, with ``free``, those that are
+        needed are attached.
         """
         every = _for_one(request)
         request = _for_one(self.amounts.missing(request))
@@ -166,14 +163,12 @@ class ChangePlanner:
         attach = tuple(block.uri for block in added if block.uri in chosen)
         detach = tuple(block.uri for block in self._movable if block.uri not in chosen)
         grants = grants_in(decision)
-        idle = self.amounts.idle(chosen_needs(every, decision), grants)
+        choice = decision.report.placements[0].choice
+        idle = self.amounts.idle(every.alternatives[choice - 1].needs, grants)
         return ChosenParts(attach, detach, decision, grants, idle)
 
     def no_room(self, attach: Sequence[str], detach: Sequence[str]) -> str:
-        """Return why blocks cannot be attached before others are detached, empty if they can be.
-
-        No pool of the reach has room for all of them, but a pool has room for those that stay.
-        """
+        """Return why blocks must be detached before others are attached, empty if they need not."""
         before = (*self._node.blocks, *attach)
         after = [uri for uri in before if uri not in detach]
         if not (attach and detach and (reason := self._lack(before))) or self._lack(after):
@@ -312,8 +307,7 @@ class ChangePlanner:
     ) -> FullPodm:
         """Return the pod manager with only these blocks; those of the node are free.
 
-        Its other blocks and those that are ``coming`` count for the limits, without those that are
-        ``leaving``.
+        Its other blocks, but not those ``leaving``, and those ``coming`` count for the limits.
         """
         own, pools = set(self._node.blocks), tuple(sorted(self._reach))
         found = tuple(
@@ -372,13 +366,6 @@ def freed(status: Status | None) -> Status:
     return replace(before, state=state, reserved=False, active=False, compositions=0, taints=())
 
 
-def _without_places(request: Request) -> Request:
-    """Return a request without requirements on the pod manager, which the node keeps."""
-    empty = Request()
-    names = ("zone", "aggregates", "locations", "near", "where", "traits", "capabilities")
-    return replace(request, attributes={}, **{name: getattr(empty, name) for name in names})
-
-
 def _without_amounts(request: Request) -> Request:
     alternatives = (
         Alternative(tuple(need for need in one.needs if need.kind != "stock"), one.topology)
@@ -389,7 +376,6 @@ def _without_amounts(request: Request) -> Request:
 
 
 def _for_one(request: Request) -> Request:
-    """Return a request for one node on any pod manager."""
     return replace(
         request, count=1, min_count=None, alternates=0, podms=(), exclude_podms=(), group=None
     )
@@ -415,15 +401,19 @@ def shrink(
     known = {node.id: node for node in nodes if node.podm in podms}
     surplus: Surplus = {}
     for node in known.values():
-        planner = ChangePlanner(podms[node.podm], node, decide_one)
-        if blocks := _surplus(planner, floors.get(node.id)):
-            surplus[node.id] = blocks
+        planner, floor = ChangePlanner(podms[node.podm], node, decide_one), floors.get(node.id)
+        with contextlib.suppress(RequestError):  # a floor with amounts, or no request
+            spare = planner.become(floor, free=False) if floor else planner.without_idle()
+            if spare.fits and spare.detach:
+                surplus[node.id] = spare.detach
 
     def decide(offered: Surplus) -> DecisionResult | None:
         released = dict(podms)
         for id_, blocks in offered.items():
-            podm = known[id_].podm
-            released[podm] = _released(released[podm], blocks)
+            name = known[id_].podm
+            podm = released[name]
+            after = (_released(one) if one.uri in blocks else one for one in podm.blocks)
+            released[name] = replace(podm, blocks=tuple(after))
         found = decide_all(released)
         return found if found.report.placements else None
 
@@ -450,23 +440,7 @@ def shrink(
     return decision, tuple(shrinks)
 
 
-def _surplus(planner: ChangePlanner, floor: Request | None) -> tuple[str, ...]:
-    try:
-        if floor is None:
-            return planner.without_idle().detach
-        found = planner.become(floor, free=False)
-    except RequestError:  # a floor with amounts, or a node without a request
-        return ()
-    return found.detach if found.fits else ()
-
-
-def _released(podm: FullPodm, blocks: Collection[str]) -> FullPodm:
-    found = []
-    for block in podm.blocks:
-        if block.uri in blocks:
-            before = block.status or FREE_STATUS
-            reserved = (before.client or "").startswith(RESERVED_BY)
-            status = replace(freed(before), reserved=reserved, taints=before.taints)
-            block = replace(block, status=status)  # noqa: PLW2901
-        found.append(block)
-    return replace(podm, blocks=tuple(found))
+def _released(block: FullBlock) -> FullBlock:
+    before = block.status or FREE_STATUS
+    reserved = (before.client or "").startswith(RESERVED_BY)
+    return replace(block, status=replace(freed(before), reserved=reserved, taints=before.taints))

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import structs
 
@@ -38,10 +39,9 @@ Progress = Callable[[int, int], None]  # the number of sets tried, and of all se
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A node on a podm, by number, and the request for an equal node.
+    """A node on a podm, by number, and the request for an equal node; None: unknown hardware.
 
-    ``request`` is None if the hardware is unknown; ``asks_for`` is the source of the request.
-    ``price`` is in points of waste: the most expensive nodes are the hardest to place.
+    ``asks_for`` is the source of the request; ``price``, in points, is high if it is hard to place.
     """
 
     podm: int
@@ -69,8 +69,7 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about nodes with unknown hardware or requests.
 
-    The request of a node is its original request, else a request for its flavor, else for all its
-    hardware. It has no group: the inventory lacks the rules. Equal nodes share one request.
+    A node's request is the original, else one for its flavor, else for all its hardware.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
@@ -164,10 +163,7 @@ def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
 
 
 def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
-    """Return the moves of all nodes off pod managers, pools or blocks; same errors as :func:`fail`.
-
-    After each round with a move, unplaced nodes are tried again on the hardware that it freed.
-    """
+    """Return the moves of all nodes off targets, also to freed hardware; errors as :func:`fail`."""
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
     drained: dict[int, set[str]] = {}
@@ -219,9 +215,8 @@ def survive(
 ) -> model.Survival:
     """Return whether all nodes can be re-placed after any ``failures`` pod managers fail.
 
-    At most ``MOST_SETS`` sets are tried, the sets with the most expensive nodes first; ``progress``
-    receives the numbers of tried and of all sets. Disabled and offline podms without nodes are left
-    out.
+    At most ``MOST_SETS`` sets are tried, the most expensive first, without idle pod managers that
+    are disabled or offline.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -366,31 +361,30 @@ def like(devices: Devices) -> specs.Properties:
     cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
     sockets = sum(cpu.count or 0 for cpu in devices.processors)
     mib = sum((one.capacity_mib or 0) * (one.count or 0) for one in devices.memory)
-    cards = Counter[tuple[str, str | None]]()
-    for card in devices.accelerators:
-        cards[card.kind, card.model] += card.count or 1
-    drives = Counter[tuple[str | None, int | None]]()
-    for drive in devices.drives:
-        drives[drive.media, drive.capacity_bytes] += drive.count or 1
-    nics = Counter[int | None]()
-    for nic in devices.nics:
-        nics[nic.speed_mbps] += nic.count or 1
     processor = specs.ProcessorSpec(total_cores=cores or None, sockets=None if cores else sockets)
     return specs.Properties(
         processor=processor if cores or sockets else None,
         memory=specs.MemorySpec(capacity_mib=mib) if mib else None,
         accelerators=tuple(
             specs.AcceleratorSpec(kind=kind, model=model, count=count)
-            for (kind, model), count in cards.most_common(MAX_DEVICE_GROUPS)
+            for (kind, model), count in _groups(devices.accelerators, "kind", "model")
         ),
         drives=tuple(
             specs.DriveSpec(
-                media=media, capacity_gib=size / BYTES_PER_GIB if size else None, count=count
+                media=media, capacity_gib=(size or 0) / BYTES_PER_GIB or None, count=count
             )
-            for (media, size), count in drives.most_common(MAX_DEVICE_GROUPS)
+            for (media, size), count in _groups(devices.drives, "media", "capacity_bytes")
         ),
         nics=tuple(
             specs.NicSpec(speed_mbps=speed or None, count=count)
-            for speed, count in nics.most_common(MAX_DEVICE_GROUPS)
+            for (speed,), count in _groups(devices.nics, "speed_mbps")
         ),
     )
+
+
+def _groups(devices: Iterable[Any], *names: str) -> list[tuple[tuple[Any, ...], int]]:
+    """Return the largest groups of devices that are equal in some attributes."""
+    counts = Counter[tuple[Any, ...]]()
+    for one in devices:
+        counts[tuple(getattr(one, name) for name in names)] += one.count or 1
+    return counts.most_common(MAX_DEVICE_GROUPS)

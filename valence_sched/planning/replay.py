@@ -66,8 +66,7 @@ class Bucket:
 class Timeline:
     """The mean of each level and the counts of events, by bucket of time.
 
-    Beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs. ``sample`` is called at the end of
-    a bucket if a level changed since its last call.
+    ``sample`` is called at the end of a bucket if a level changed since its last call.
     """
 
     def __init__(
@@ -182,7 +181,11 @@ class Occupancy:
         self._sums: BoundedMemo[tuple[int, ...], Changes] = BoundedMemo(MOST_SUMS)
         self._nodes_on = [len(podm.nodes) for podm in view.podms]
         self._placed_on = [0] * len(view.podms)
-        self._prices = [_price(podm.facts.get(PRICE)) for podm in view.podms]
+        prices = [podm.facts.get(PRICE) for podm in view.podms]
+        self._prices = [
+            float(one) if isinstance(one, float | int) and 0 <= one < math.inf else None
+            for one in prices
+        ]
         self.most_on_one = max(self._nodes_on, default=0)
         in_use = [podm for podm, nodes in enumerate(self._nodes_on) if nodes]
         price = sum(self._prices[podm] or 0.0 for podm in in_use)
@@ -277,11 +280,6 @@ def rounded(number: float) -> float:
     return round(number, DECIMALS) + 0.0
 
 
-def _price(fact: object) -> float | None:
-    price = fact if isinstance(fact, float | int) else None
-    return float(price) if price is not None and math.isfinite(price) and price >= 0 else None
-
-
 class Refusals:
     """Counts nodes by flavor and outcome, and explains the first refusal of each flavor."""
 
@@ -297,7 +295,9 @@ class Refusals:
     def refuse(self, decision: Decision, nodes: int, line: int, time_s: float) -> None:
         flavor = decision.request.flavor
         self.count(flavor, "refused", nodes)
-        self._steps[flavor, last_step(decision)] += nodes
+        context, verdicts = decision.context, decision.batch.evaluation.verdicts
+        steps = funnel(context.bound, verdicts, len(context.view))
+        self._steps[flavor, next((name for name, _, left in steps if not left), FIT)] += nodes
         if flavor not in self._first:
             self._first[flavor] = model.FirstRefusal(
                 flavor=flavor,
@@ -320,12 +320,6 @@ class Refusals:
 
     def first(self) -> tuple[model.FirstRefusal, ...]:
         return tuple(self._first[flavor] for flavor in sorted(self._first, key=_by_name))
-
-
-def last_step(decision: Decision) -> str:
-    context, verdicts = decision.context, decision.batch.evaluation.verdicts
-    steps = funnel(context.bound, verdicts, len(context.view))
-    return next((name for name, _, left in steps if not left), FIT)
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
@@ -355,11 +349,10 @@ Progress = Callable[[int], None]
 
 
 class ReplayRun:
-    """Replays one workload on one site; a succession makes every decision.
+    """Replays one workload on one site; at equal times departures come before arrivals.
 
-    At equal times departures come before arrivals. ``place`` returns the place of a line for
-    errors; ``progress`` receives the number of requests so far. The times of the first
-    ``lookahead`` requests set the width of the buckets.
+    ``place`` returns the place of a line for errors; ``progress`` receives the number of requests.
+    The times of the first ``lookahead`` requests set the width of the buckets.
     """
 
     def __init__(

@@ -33,9 +33,8 @@ BASE = "base"  # the name of a site without edits
 class Site:
     """Pod managers, policies and flavors to plan with; an edit returns another site.
 
-    ``podms`` lack the hardware of claims, and their blocks are undecoded. ``policy`` applies to
-    requests without a policy. Edited sites share the block ``kinds``. ``skipped`` are lines about
-    unread documents, ``effects`` the effects of the edits so far.
+    ``podms`` lack the hardware of claims. ``policy`` is the default. Edited sites share ``kinds``.
+    ``skipped`` are lines about unread documents, ``effects`` those of the edits.
     """
 
     name: str

@@ -59,8 +59,7 @@ class Sweep:
 
     Without ``policies``, each request has its own policy, by default the policy of the site. A seed
     draws the requests of a synthetic workload; for a file it is the seed of each request. Same
-    errors as the workload, and UnknownName: a site lacks a policy. UsageError: two sites have one
-    name.
+    errors as the workload and ``check_runs``.
     """
 
     def __init__(
@@ -157,9 +156,11 @@ def _parquet_encoder() -> Encode:
         raise SchedulerError(text) from None
 
     def encode(runs: Sequence[SweepRun]) -> bytes:
-        types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
-        cells = _columns(runs).items()
-        columns = {name: pyarrow.array(each, types[_kind(each)]) for name, each in cells}
+        types: dict[tuple[type, ...], Any] = {(str,): pyarrow.string(), (int,): pyarrow.int64()}
+        columns = {}
+        for name, cells in _columns(runs).items():
+            kinds = tuple({type(cell) for cell in cells if cell is not None})
+            columns[name] = pyarrow.array(cells, types.get(kinds, pyarrow.float64()))
         stream = io.BytesIO()
         parquet.write_table(pyarrow.table(columns), stream)
         return stream.getvalue()
@@ -173,16 +174,10 @@ def _columns(runs: Sequence[SweepRun]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _kind(cells: Sequence[Any]) -> type:
-    kinds = {type(cell) for cell in cells if cell is not None}
-    return kinds.pop() if kinds in ({str}, {int}) else float
-
-
 class SweepJournal:
     """A file of finished runs, open for appending, and locked against other sweeps.
 
-    An incomplete last line is removed before the next run is added. InputError: the file cannot be
-    read or written, or another sweep has it.
+    InputError: the file cannot be read or written, or another sweep has it.
     """
 
     def __init__(self, file: str) -> None:
@@ -247,11 +242,10 @@ class SweepJournal:
 
 @contextlib.contextmanager
 def opened_workers(jobs: int | None = None, backend: str | None = None) -> Iterator[Workers]:
-    """Yield ``jobs`` processes of this machine, by default one for each core, or a Dask cluster.
+    """Yield ``jobs`` processes of this machine, by default one per core, or the Dask cluster.
 
-    ``backend`` is ``dask:ADDRESS`` of the Dask scheduler, whose workers have valence-sched.
-    UsageError: another backend, or ``jobs`` together with a backend. SchedulerError: a library is
-    not installed, or the cluster does not answer.
+    UsageError: a ``backend`` that is not ``dask:ADDRESS``, or one with ``jobs``. SchedulerError: a
+    library is not installed, or the cluster does not answer.
     """
     if backend is not None and (not backend.startswith(DASK) or backend == DASK):
         text = f"--backend: {backend[:60]!r} is not dask:ADDRESS, as in dask:tcp://127.0.0.1:8786"
@@ -280,9 +274,14 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
     def make(run: Run, tasks: Iterable[SweepTask]) -> Iterator[SweepRun]:
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = joblib.delayed(run)
+        # workers start with Ctrl-C blocked, which a terminal sends to them as well
+        resource_tracker.ensure_running()  # its start would unblock Ctrl-C
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            with _interrupts_blocked():  # only this process receives Ctrl-C
+            try:
                 started = parallel(delayed(task) for task in tasks)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             with contextlib.closing(started) as runs:
                 yield from runs
         except failures as error:
@@ -290,17 +289,6 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
             raise SchedulerError(f"the workers ended: {text}; {advice}") from None
 
     return make
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, which a terminal sends to workers as well, while they start."""
-    resource_tracker.ensure_running()  # its start would unblock Ctrl-C
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

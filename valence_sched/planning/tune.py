@@ -57,10 +57,7 @@ BY_MEAN = operator.attrgetter("mean")
 
 @dataclass(frozen=True)
 class Tuning:
-    """The candidates, the policy itself first, and the gain of tuning with its standard error.
-
-    ``best`` has the largest mean over all samples. Gains are shares from 0 to 1.
-    """
+    """The candidates, the policy itself first, the ``best``, and the gain (0..1) with its error."""
 
     candidates: tuple[PolicyTrial, ...]
     best: PolicyTrial
@@ -69,8 +66,12 @@ class Tuning:
 
     @classmethod
     def of(cls, candidates: Sequence[PolicyTrial]) -> Self:
-        gain, error = _mean_and_error(list(_gains_left_out(candidates)))
-        return cls(tuple(candidates), max(candidates, key=BY_MEAN), gain, error)
+        gains = []  # on each sample, of the candidate that is best on the other samples
+        for number, share in enumerate(candidates[0].shares):
+            rest = [sum(one.shares[:number] + one.shares[number + 1 :]) for one in candidates]
+            gains.append(candidates[rest.index(max(rest))].shares[number] - share)
+        best = max(candidates, key=BY_MEAN)
+        return cls(tuple(candidates), best, *_mean_and_error(gains))
 
     @property
     def is_clear(self) -> bool:
@@ -106,8 +107,7 @@ def tune(
 ) -> Tuning:
     """Replay and compare the candidates; ``record`` receives the planned total after each run.
 
-    UnknownName: the site lacks the policy. UsageError: there are fewer than two weighers to
-    compare, or too few requests.
+    UnknownName: no such policy. UsageError: fewer than two weighers, or too few requests.
     """
     if policy not in site.policies:
         raise UnknownName("policy", policy, site.policies)
@@ -136,7 +136,12 @@ def tune(
             runs[run.policy, run.seed] = run
             record(total)
         if goal == "use" and not resource:
-            resource.append(_scarcest(runs["0", 0]))
+            measures = runs["0", 0].measures.items()
+            used = {it: n for it, n in measures if it.startswith("utilisation.") and n is not None}
+            if not used:
+                text = "the inventory has no resource whose use is measured"
+                raise UsageError(f"--goal use: {text}")
+            resource.append(max(used, key=used.__getitem__))
         for name, one in new.items():
             shares = tuple(share(runs[name, number]) for number in range(samples))
             known[to_json(one.weighers)] = PolicyTrial(one, shares)
@@ -172,25 +177,6 @@ def workload_samples(workload: Workload, site: Site, samples: int) -> list[Porta
     if isinstance(workload, SyntheticWorkload):
         return [workload.with_seed(number) for number in range(samples)]
     return list(compile_workload(workload, site.flavors).parts(samples))
-
-
-def _scarcest(run: SweepRun) -> str:
-    used = {name: value for name, value in run.measures.items()
-            if name.startswith("utilisation.") and value is not None}  # fmt: skip
-    if not used:
-        raise UsageError("--goal use: the inventory has no resource whose use is measured")
-    return max(used, key=used.__getitem__)
-
-
-def _gains_left_out(candidates: Sequence[PolicyTrial]) -> Iterator[float]:
-    """Yield the gain on each sample of the candidate that is best on the other samples."""
-    base = candidates[0].shares
-    for number in range(len(base)):
-
-        def on_others(one: PolicyTrial, left: int = number) -> float:
-            return sum(share for at, share in enumerate(one.shares) if at != left)
-
-        yield max(candidates, key=on_others).shares[number] - base[number]
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -67,12 +67,9 @@ def rebalance(
 ) -> model.Rebalance:
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
-    With ``below``, the goal is fragmentation of the resource ``of`` below that share for the
-    ``mix`` (default: the mix of the site). With ``imbalance_below``, it is imbalance of the pod
-    managers below that number. In both cases, the measures of the moves include the room for nodes
-    of the ``request``. RequestError: ``below`` with no flavor whose resources the site has.
-    UnknownName: no flavor needs ``of``. UnknownName, RequestError: the policies cannot place the
-    node, or the moved nodes.
+    Other goals are fragmentation of the resource ``of`` ``below`` a share for the ``mix`` (default:
+    of the site), or ``imbalance_below`` a number. RequestError: the site lacks the resources of the
+    mix. UnknownName: no flavor needs ``of``. Both: the policies cannot place a node.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
@@ -219,10 +216,7 @@ class ImbalanceGoal:
         return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
 
     def migrate(self) -> bool:
-        """Migrate the node of the most used podm that lowers the imbalance most, if any.
-
-        Without such a node, the next podm is tried. Destinations are the least used podms.
-        """
+        """Migrate the node that lowers the imbalance most, from the most used podm with one."""
         state = self.state
         use = use_shares(state.current, state.current.podm_block_counts)
         before = imbalance(state.current).podms
@@ -257,11 +251,7 @@ class FragmentationGoal:
         return self.measure.share() < self.wanted
 
     def lower_bound(self, left: int) -> int:
-        """Return 0 if the goal is reached, else 1; before the first migration, a tighter bound.
-
-        At best the two podms of a migration have no useless amount afterwards. The moved node frees
-        at most its own amount.
-        """
+        """Return 0 at the goal, else 1, or a tighter bound before the first migration."""
         if self.is_reached():
             return 0
         state = self.state
@@ -362,10 +352,9 @@ class WhatIf:
         policy: str | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> list[Site]:
-        """Return the site of each scenario, by default of the given site, after the edits.
+        """Return the site of each scenario, by default the given site, after the edits.
 
-        ``policy`` decides requests that name no policy; ``weights`` override weights of its
-        weighers. Same errors as scenarios and edits.
+        ``policy`` is the default of requests, with ``weights`` overridden. Errors as for edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -426,9 +415,8 @@ class WhatIf:
     ) -> Workload:
         """Return the workload of a file, ``-`` for standard input.
 
-        ``columns``, and the columns in ``column_files``, are columns of a recorded trace, by field.
-        With ``sort``, its lines may be in any order. InputError: a file cannot be read, now or in a
-        run.
+        ``columns``, and those in ``column_files``, are of a recorded trace, by field. With
+        ``sort``, its lines may be in any order. InputError: a file cannot be read, now or in a run.
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:

@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
@@ -50,26 +51,20 @@ Flavors = Mapping[str, Flavor]
 Entries = Iterator[WorkloadEntry]
 
 
+@dataclass(slots=True, eq=False)
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
-    ``opened`` reopens the file and decompresses it. ``columns`` are the columns of a recorded
-    trace, by field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve``
-    finds the location of volumes and networks.
+    ``opened`` reopens and decompresses it. ``columns`` are those of a recorded trace, by field. At
+    most ``MOST_SORTED`` lines are sorted. ``resolve`` finds the location of volumes and networks.
     """
 
-    def __init__(
-        self,
-        name: str,
-        opened: Callable[[], AbstractContextManager[BinaryIO]],
-        resolve: Callable[..., Any],
-        columns: Mapping[str, model.TraceColumn] | None = None,
-        *,
-        sort: bool = False,
-    ) -> None:
-        self.name = name
-        self._opened, self._resolve, self._columns, self._sort = opened, resolve, columns, sort
-        self._word = "line"
+    name: str
+    opened: Callable[[], AbstractContextManager[BinaryIO]]
+    resolve: Callable[..., Any]
+    columns: Mapping[str, model.TraceColumn] | None = None
+    sort: bool = False
+    _word: str = "line"
 
     def place(self, number: int) -> str:
         """Return the place of a request for errors, from the ``line`` of its entry."""
@@ -78,7 +73,7 @@ class FileWorkload:
     def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         """Yield the requests in the order of their arrival, compiled with these flavors."""
         entries = self._entries(flavors, policies)
-        if self._sort:
+        if self.sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
             if len(sorted_entries) > MOST_SORTED:
                 found, hint = f"over {MOST_SORTED:,} lines", "sort the file and omit --sort"
@@ -102,8 +97,8 @@ class FileWorkload:
     def _entries(self, flavors: Flavors, policies: PolicyChoice) -> Entries:
         """Yield requests in the order of lines; lines that differ only in times share a request."""
         before, requests = 0.0, BoundedMemo[Any, Request](MOST_REQUESTS)
-        with self._opened() as stream:
-            for line in read_lines(stream, self.name, self._columns):
+        with self.opened() as stream:
+            for line in read_lines(stream, self.name, self.columns):
                 self._word = line.word
                 arrival, departure = _times(line, before, self.name)
                 if (request := requests.get(line.key)) is None:
@@ -119,7 +114,7 @@ class FileWorkload:
             raise UnknownName("flavor", spec.flavor, flavors, place)
         flavor = flavors.get(spec.flavor or "")
         try:
-            return policies.applied(compile_spec(spec, flavor, self._resolve), spec, flavor)
+            return policies.applied(compile_spec(spec, flavor, self.resolve), spec, flavor)
         except (RequestError, UnknownName) as error:
             raise error.at(place) from None
 
@@ -136,7 +131,7 @@ def open_workload(
     source = files.spooled(file, config.input)
     opened = functools.partial(files.decompressed, file, source)
     resolve = functools.partial(config.resolve_near, sources=near_maps)
-    return FileWorkload(file, opened, resolve, columns, sort=sort)
+    return FileWorkload(file, opened, resolve, columns, sort)
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
@@ -165,42 +160,40 @@ def _place(file: str, line: Line) -> str:
 OWN_POLICY = PolicyChoice(None, "")  # an empty policy leaves requests unchanged
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledWorkload:
-    """The requests of a workload, compiled with the flavors of one site.
+    """The requests of a workload, compiled with flavors; ``places`` precedes a line in errors.
 
-    ``times`` has shape ``(4, entries)``: arrival and departure in seconds (NaN for nodes that
-    stay), request number, and line. ``places`` is the place of a line in errors, without the
-    number.
+    ``times`` has shape ``(4, entries)``: arrival, departure (NaN: none), request number, line.
     """
 
-    def __init__(
-        self, name: str, places: str, times: npt.NDArray[np.float64], requests: tuple[Request, ...]
-    ) -> None:
-        self.name = name
-        self._places, self._times, self._requests = places, times, requests
+    name: str
+    places: str
+    times: npt.NDArray[np.float64]
+    requests: tuple[Request, ...]
 
     def place(self, number: int) -> str:
-        return f"{self._places}{number}"
+        return f"{self.places}{number}"
 
     def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         requests = [
             structs.replace(one, policy=policies.every or one.policy or policies.default)
-            for one in self._requests
+            for one in self.requests
         ]
-        for arrival, departure, number, line in zip(*self._times.tolist(), strict=True):
+        for arrival, departure, number, line in zip(*self.times.tolist(), strict=True):
             leaves = None if math.isnan(departure) else departure
             yield WorkloadEntry(arrival, leaves, requests[int(number)], int(line))
 
     def with_seed(self, seed: int) -> Self:
-        requests = tuple(structs.replace(one, seed=seed) for one in self._requests)
-        return type(self)(self.name, self._places, self._times, requests)
+        requests = tuple(structs.replace(one, seed=seed) for one in self.requests)
+        return replace(self, requests=requests)
 
     def parts(self, count: int) -> Iterator[Self]:
         """Yield consecutive parts with equal numbers of requests; UsageError if these are too few.
 
         Earlier requests whose nodes are still in use arrive at the start of a part.
         """
-        arrivals, departures, *_ = self._times
+        arrivals, departures, *_ = self.times
         if len(arrivals) < count:
             found = format_count(len(arrivals), "request")
             raise UsageError(f"{self.name}: {found}, too few for {count:,} samples")
@@ -208,14 +201,14 @@ class CompiledWorkload:
         for low, high in itertools.pairwise(edges):
             start = arrivals[low]
             earlier = np.flatnonzero(~(departures[:low] <= start))  # nodes that stay have NaN
-            times = self._times[:, [*earlier.tolist(), *range(low, high)]].copy()
+            times = self.times[:, [*earlier.tolist(), *range(low, high)]].copy()
             times[0] = np.maximum(times[0], start)
-            yield type(self)(self.name, self._places, times, self._requests)
+            yield replace(self, times=times)
 
     def digest(self) -> bytes:
         """Return a digest that is equal for workloads that differ only in the seed."""
-        found = hashlib.sha256(to_json([structs.replace(one, seed=0) for one in self._requests]))
-        found.update(self._times.tobytes())
+        found = hashlib.sha256(to_json([structs.replace(one, seed=0) for one in self.requests]))
+        found.update(self.times.tobytes())
         return found.digest()
 
 

@@ -157,10 +157,9 @@ NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these share a request
 
 
 class Line(NamedTuple):
-    """One line: its number from 1, its times as written, and its request.
+    """One line: its number from 1, its times as written, and its request by ``document()``.
 
-    ``word`` is its noun in errors: ``line``, or ``request`` in a document. Lines with equal ``key``
-    have the same request; ``document`` returns the fields of the request.
+    Lines with equal ``key`` have the same request; ``word`` is ``line`` or ``request`` in errors.
     """
 
     number: int

@@ -115,7 +115,7 @@ class TestStreams(unittest.TestCase):
 
     def peak_bytes(self, name: str, head: bytes, line: bytes, count: int) -> int:
         workload = file_workload("", name)
-        workload._opened = lambda: _Stream(head, line, count)
+        workload.opened = lambda: _Stream(head, line, count)
         tracemalloc.start()
         found = sum(1 for _ in workload.entries(FLAVORS))
         _, peak = tracemalloc.get_traced_memory()

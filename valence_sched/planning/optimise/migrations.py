@@ -35,10 +35,9 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 
 
 class MovableNode(Struct, frozen=True):
-    """A node that may move: its type by number, and its blocks and amounts.
+    """A node that may move: its type by number, and its blocks and amounts, on the podm of ``row``.
 
-    ``row`` is one of the rows of its podm. When a ``planned`` node moves, it frees all its blocks.
-    A composed node frees only the blocks that the pod manager would free.
+    A ``planned`` node frees all its blocks, a composed node those that the pod manager would free.
     """
 
     name: str
@@ -238,10 +237,7 @@ class MigrationGoal(Protocol):
     """The goal of migrations."""
 
     def lower_bound(self, left: int) -> int:
-        """Return a lower bound of the migrations to the goal, 0 if it is reached.
-
-        A bound above ``left`` need not be tight.
-        """
+        """Return a lower bound of the migrations, 0 at the goal; exact only up to ``left``."""
 
     def candidates(self, left: int) -> Iterable[int]:
         """Return a set of nodes; any plan of ``left`` migrations moves one of them next."""
@@ -250,10 +246,9 @@ class MigrationGoal(Protocol):
 def search_migrations(
     state: MigrationState, goal: MigrationGoal, most: int
 ) -> tuple[tuple[Migration, ...] | None, int]:
-    """Try all plans of up to ``most`` migrations, while fits are left.
+    """Try all plans of up to ``most`` migrations; the state then contains those of the plan.
 
-    Return a plan that reaches the goal, else None, and a lower bound of the migrations. The state
-    then contains the migrations of the plan.
+    Return a plan that reaches the goal, else None, and a lower bound of the migrations.
     """
     if state.is_spent:
         return None, 0
@@ -436,10 +431,9 @@ def _move_away(
 
 
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
-    """Return the fewest nodes whose release makes room for a new node and for all of them.
+    """Return the fewest nodes that make room for a new node only if they move simultaneously.
 
-    They wait for each other's hardware, so moving one node at a time cannot make room. The result
-    is empty if no such nodes exist, or if no fits are left.
+    The result is empty if no such nodes exist, or if no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

@@ -45,10 +45,9 @@ Terms = list[tuple[int, float]]  # columns with coefficients
 
 
 class CoverPart(Struct, frozen=True):
-    """The demands that are served by the same classes of blocks.
+    """The demands served by the same classes; ``coverage`` has shape ``(classes, demands)``.
 
-    ``coverage`` has shape ``(classes, demands)``. A cap limits the blocks of several classes, given
-    as positions in ``classes``. Each of ``covers`` has the number of blocks by class.
+    A cap limits the blocks of several positions in ``classes``; ``covers`` count blocks by class.
     """
 
     classes: tuple[int, ...]
@@ -237,9 +236,8 @@ class NodeColumn(NamedTuple):
 class GroupModel:
     """The model of one group offer.
 
-    ``takers`` are the pools that can use the blocks, by class offer. ``flows`` are the columns that
-    divide these blocks among pools, by class offer and pool. ``uses`` are the columns that take
-    blocks, by pool and class.
+    By class offer: ``takers`` are the pools that can use the blocks, ``flows`` the columns that
+    divide these among pools. ``uses`` are the columns that take blocks, by pool and class.
     """
 
     def __init__(

@@ -32,9 +32,8 @@ from valence_sched.view.view import Ints, Mask, View
 class NodeType:
     """Nodes of equal needs: their alternatives, pools and number.
 
-    ``rows`` are the pools that pass the filters of a policy, except filters that read free
-    capacity; None means all pools. ``most`` limits the number of nodes, None for no limit.
-    ``costs`` are the costs of the pools under a policy, for the goal ``least-cost``.
+    ``rows`` are the pools that pass the filters, except filters on free capacity; None: all pools.
+    ``most`` is None without a limit. ``costs`` are those of the pools, for the goal ``least-cost``.
     """
 
     name: str
@@ -52,8 +51,7 @@ class NodeType:
     def in_context(cls, context: EvaluationContext, most: int | None = None) -> Self:
         """Return the node type of a request in the pools that pass the filters of its policy.
 
-        Filters that read free capacity or the group change with each node and are ignored: a bound
-        may then count more nodes than the policy allows, never fewer.
+        Filters on free capacity or groups are ignored, so that a bound is never too low.
         """
         evaluation = context.evaluation
         changing = evaluation.availability_readers | evaluation.group_state_readers
@@ -96,10 +94,9 @@ def variants_of(
 
 
 class BlockClass(Struct, frozen=True):
-    """Kinds of block that are equal for all variants.
+    """Kinds of block that are equal for all variants; ``coverage`` is by variant and demand.
 
-    ``coverage`` is the amount that a block covers, by variant and demand; ``types`` are the block
-    types of the class that some pool limits. ``price`` is 0 unless classes differ by price.
+    ``types`` are those that some pool limits. ``price`` is 0 unless classes differ by price.
     """
 
     coverage: tuple[tuple[int, ...], ...]
