@@ -38,23 +38,21 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
         check_unique_names(_placed(content, "templates"), file)
     else:
         texts, templates = [("$", convert(document, nouns.SingleScenario, file))], ()
-    scenarios = [_scenario(text, file, path) for path, text in check_unique_names(texts, file)]
-    return ScenarioDocument({one.text.name: one for one in scenarios}, templates)
+    scenarios = {}
+    for path, text in check_unique_names(texts, file):
+        edits = tuple(_edit(item, file, place) for place, item in _placed(text, "edits", path))
+        policies = tuple(check_policies(_placed(text, "policies", path), file))
+        check_flavors(_placed(text, "flavors", path), file)
+        check_unique_names(_placed(text, "templates", path), file)
+        place = f"{file}: {path}"
+        scenarios[text.name] = nouns.Scenario(
+            text=text, edits=edits, policies=policies, place=place
+        )
+    return ScenarioDocument(scenarios, templates)
 
 
 def _placed(noun: Struct, field: str, path: str = "$") -> list[tuple[str, Any]]:
     return [(f"{path}.{field}[{n}]", one) for n, one in enumerate(getattr(noun, field))]
-
-
-def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
-    def placed(field: str) -> list[tuple[str, Any]]:
-        return _placed(text, field, path)
-
-    edits = tuple(_edit(item, file, place) for place, item in placed("edits"))
-    policies = tuple(check_policies(placed("policies"), file))
-    check_flavors(placed("flavors"), file)
-    check_unique_names(placed("templates"), file)
-    return nouns.Scenario(text=text, edits=edits, policies=policies, place=f"{file}: {path}")
 
 
 def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path: str) -> str:

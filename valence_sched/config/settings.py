@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 
@@ -20,15 +20,9 @@ from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.podms_file import read_password
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
-from valence_sched.model import (
-    codec,
-    custom_resource,
-    need,
-    registration,
-    request_spec as nouns,
-    zone,
-)
+from valence_sched.model import codec, need, registration, request_spec as nouns, zone
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
+from valence_sched.model.custom_resource import CustomResource, DeclaredResources
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.node_change import DrainSettings, check_drain
 from valence_sched.model.policy import Policy
@@ -40,6 +34,7 @@ if TYPE_CHECKING:
     from valence_sched.model.profile import Profile
     from valence_sched.model.zone_registry import ZoneRegistration
 
+T = TypeVar("T")
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 PROGRAM = "valence-sched"
 ZONES_FILE, DRAIN_FILE = "zones.yaml", "drain.yaml"
@@ -172,15 +167,15 @@ class Configuration:
         flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
-    def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
+    def resources(self, paths: Sequence[str] = ()) -> list[CustomResource]:
         """Return declared resources: of the user, of ``paths``; later ones override."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return list({one.name: one for one in itertools.chain(*parsed)}.values())
 
-    def declared_resources(self, paths: Sequence[str]) -> custom_resource.DeclaredResources | None:
+    def declared_resources(self, paths: Sequence[str]) -> DeclaredResources | None:
         found = self.resources(paths)
-        return custom_resource.DeclaredResources(found) if found else None
+        return DeclaredResources(found) if found else None
 
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
@@ -203,10 +198,10 @@ class Configuration:
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the settings of a message broker from a file; InputError if it is invalid."""
-        from valence_sched.model import dispatch  # only for a broker
+        from valence_sched.model import dispatch as nouns  # only for a broker
 
-        check = dispatch.check_messaging
-        return parsers.parse_settings(self.read(path), path, dispatch.MessagingSettings, check)
+        data = self.read(path)
+        return parsers.parse_settings(data, path, nouns.MessagingSettings, nouns.check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
         """Return the profile selected by name, environment or file, else an empty one."""
@@ -229,29 +224,28 @@ class Configuration:
             raise UnknownName("profile", name, file.profiles, source)
         return name, profiles.located_profile(file.profiles[name], os.path.dirname(path))
 
+    def _own_settings(
+        self, name: str, kind: type[T], check: Callable[[T, str], object]
+    ) -> T | None:
+        own = self.own_file(name)
+        return None if own is None else parsers.parse_settings(files.read(own), own, kind, check)
+
     def zones(self) -> zone.ZoneSettings:
         """Return the zone settings of the user's own file; InputError if it is invalid."""
-        if (own := self.own_file(ZONES_FILE)) is None:
-            return zone.ZoneSettings()
-        check = zone.check_zone_settings
-        return parsers.parse_settings(files.read(own), own, zone.ZoneSettings, check)
+        own = self._own_settings(ZONES_FILE, zone.ZoneSettings, zone.check_zone_settings)
+        return own or zone.ZoneSettings()
 
     def ironic(self) -> IronicSettings:
         """Return the Ironic settings of the user's file and the environment; or InputError."""
-        own, url = self.own_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
-        settings = IronicSettings()
-        if own is not None:
-            settings = parsers.parse_settings(files.read(own), own, IronicSettings, check_ironic)
-        if url:
-            settings = msgspec.structs.replace(settings, url=url)
-            check_ironic(settings, IRONIC_URL)
-        return settings
+        own = self._own_settings(IRONIC_FILE, IronicSettings, check_ironic) or IronicSettings()
+        if url := self.environ.get(IRONIC_URL):
+            own = msgspec.structs.replace(own, url=url)
+            check_ironic(own, IRONIC_URL)
+        return own
 
     def drain(self) -> DrainSettings | None:
         """Return the drain hook of the user's own file, if any; InputError if it is invalid."""
-        if (own := self.own_file(DRAIN_FILE)) is None:
-            return None
-        return parsers.parse_settings(files.read(own), own, DrainSettings, check_drain)
+        return self._own_settings(DRAIN_FILE, DrainSettings, check_drain)
 
     def zone_password(self, child: ZoneRegistration) -> str | None:
         return read_password(child.password, child.name, self.environ, None)

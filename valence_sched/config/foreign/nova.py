@@ -67,11 +67,10 @@ TUNES = Effect()
 CORES = Effect("", "")  # changes the number of cores of the node, and their class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 SEV_HINT = "request trait:HW_CPU_X86_AMD_SEV=required"
-_CLASS_GAP = re.compile(r"[^A-Z0-9_]")
 
 
 def _class_word(text: str) -> str:
-    return _CLASS_GAP.sub("_", text.upper())
+    return re.sub(r"[^A-Z0-9_]", "_", text.upper())
 
 
 def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
@@ -129,113 +128,23 @@ MODELS = {"hw:sound_model": "COMPUTE_SOUND_MODEL_", "hw:usb_model": "COMPUTE_USB
 NODES, PMEM = "hw:numa_nodes", "hw:pmem"
 PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
 HARDWARE_KEYS = (*VALUES, *SWITCHES, *TUNING, *MODELS, NODES, PMEM)
-NOT_LOOKED_AT = "not used: it tunes a virtual machine"
-
-
-class HardwareSpecs:
-    """The requirements of the ``hw:`` and ``os:`` keys of one flavor; ``read`` adds a key."""
-
-    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
-        self._cursor, self._remarks = cursor, remarks
-        self._values: dict[str, str] = {}
-        self.required: list[str] = []
-        self.forbidden: list[str] = []
-        self.amounts: Counter[str] = Counter()
-
-    def read(self, key: str, text: str) -> None:
-        cursor = self._cursor.at(key)
-        self._values[key] = text
-        if key in VALUES:
-            if text not in VALUES[key]:
-                raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
-            self._apply(VALUES[key][text], key, text)
-        elif key in SWITCHES:
-            word = text.strip().lower()
-            if word not in (*TRUE, *FALSE):
-                raise cursor.error(repr(text), "true or false")
-            self._apply(SWITCHES[key] if word in TRUE else TUNES, key, text)
-        elif key in MODELS:
-            self.required.append(MODELS[key] + _class_word(text))
-        elif key == PMEM:  # each label requests 1 of the resource class of its name
-            for label in map(str.strip, text.split(",")):
-                if not label:
-                    raise cursor.error(repr(text), "comma-separated labels")
-                self.amounts["CUSTOM_PMEM_NAMESPACE_" + _class_word(label)] += 1
-        elif key == NODES:  # 1 is always met: every node has a NUMA node
-            if not (text.isascii() and text.isdecimal() and int(text)):
-                raise cursor.error(repr(text), "a whole number from 1 on")
-            if int(text) > 1:
-                hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs"
-                hint = f"{hint}; {IGNORE_HINT.format(key=NODES)}"
-                raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
-            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
-        elif PER_NODE.fullmatch(key):
-            ignore = IGNORE_HINT.format(key=key)
-            raise cursor.error("the size of one NUMA node", "no such key", ignore)
-        elif key in TUNING:
-            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
-        else:
-            hint = f"{suggest(key, HARDWARE_KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
-            raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
-
-    def check(self, required: list[str], forbidden: list[str]) -> None:
-        """Raise InputError if keys contradict each other or the traits of the flavor."""
-        model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
-        if model and not version:
-            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
-        if version and not model:  # Nova then uses its default model, TIS
-            self.required.append("COMPUTE_SECURITY_TPM_TIS")
-        if model == "tpm-crb" and version != "2.0":
-            raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
-        named = dict.fromkeys(required, "required") | dict.fromkeys(forbidden, "forbidden")
-        if self._values.get("hw:cpu_thread_policy", "prefer") != "prefer":
-            meant = "forbidden" if HYPERTHREADING in self.forbidden else "required"
-            if named.get(HYPERTHREADING, meant) != meant:
-                cursor = self._cursor.at("hw:cpu_thread_policy")
-                found = f"also trait:{HYPERTHREADING}={named[HYPERTHREADING]}"
-                raise cursor.error(found, "only one of them")
-
-    def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
-        """Return the amounts of VCPU and PCPU; amounts in ``named``, even 0, override ``vcpus``."""
-        policy = self._values.get("hw:cpu_policy")
-        isolates = self._values.get("hw:emulator_threads_policy") == "isolate"
-        explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
-        if policy and any(explicit.values()):
-            cursor = self._cursor.at("hw:cpu_policy")
-            raise cursor.error("also resources:VCPU or resources:PCPU", "only one of them")
-        pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
-        if isolates and not pinned:
-            cursor = self._cursor.at("hw:emulator_threads_policy")
-            raise cursor.error("'isolate' of shared cores", "also hw:cpu_policy=dedicated")
-        if isolates and explicit and explicit.get("PCPU", 0) <= vcpus:
-            cursor = self._cursor.at("hw:emulator_threads_policy")
-            raise cursor.error("'isolate' without a core", f"also resources:PCPU={vcpus + 1}")
-        if explicit:
-            return explicit
-        if policy == "dedicated":
-            return {"PCPU": vcpus + isolates if vcpus else 0}
-        return {"VCPU": vcpus, "PCPU": int(isolates)}
-
-    def _apply(self, effect: Effect, key: str, text: str) -> None:
-        cursor = self._cursor.at(key)
-        if effect.refused is not None:
-            raise cursor.error(f"{text!r}, which is not supported", "", effect.refused)
-        if effect.required:
-            self.required.append(effect.required)
-        if effect.forbidden:
-            self.forbidden.append(effect.forbidden)
-        if effect is TUNES:
-            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
 
 class _ExtraSpecs:
+    """The requirements of the extra specs of one flavor; ``read`` adds a key.
+
+    ``traits`` are those that the flavor names. Nova derives the ``implied`` traits and the amounts
+    of ``pmem`` from other keys.
+    """
+
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
         self.cursor, self.remarks = cursor, remarks
-        self.hardware = HardwareSpecs(cursor, remarks)
         self.amounts: dict[str, int] = {}
-        self.required: list[str] = []
-        self.forbidden: list[str] = []
+        self.pmem: Counter[str] = Counter()
         self.attributes: dict[str, str] = {}
+        self.traits: dict[str, list[str]] = {"required": [], "forbidden": []}
+        self.implied: dict[str, list[str]] = {"required": [], "forbidden": []}
+        self._hardware: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
         cursor = self.cursor.at(key)
@@ -243,7 +152,7 @@ class _ExtraSpecs:
         if key in self.cursor.ignored:
             self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
         elif key == "hide_hypervisor_id" or (scope in VIRTUAL_SCOPES and name):
-            self.remarks.append(cursor.remark(NOT_LOOKED_AT))
+            self._apply(TUNES, text, cursor)
         elif not colon or not name:
             hint = f"capabilities:{key} is a capability, trait:NAME a trait"
             if key == "group_policy":
@@ -257,22 +166,112 @@ class _ExtraSpecs:
                 raise cursor.error(repr(text), "a whole number from 0 on")
             self.amounts[name] = int(text)
         elif scope == "trait":
-            if text not in ("required", "forbidden"):
+            if text not in self.traits:
                 raise cursor.error(repr(text), "'required' or 'forbidden'")
-            (self.required if text == "required" else self.forbidden).append(name)
+            self.traits[text].append(name)
         elif scope == "capabilities":
             attribute = key.replace(":", ".", 1)
             if problem := operators.condition_problem(attribute, text):
                 raise cursor.error(problem)
             self.attributes[attribute] = text
         elif scope in HARDWARE_SCOPES:
-            self.hardware.read(key, text)
+            self._hardware[key] = text
+            self._read_hardware(key, text, cursor)
         else:
             known = (*SCOPES, *HARDWARE_SCOPES, *VIRTUAL_SCOPES)
             hint = REFUSED.get(scope) or suggest(scope, known)
             if grouped := _GROUPED.fullmatch(scope):
                 hint = f"numbered groups are not supported: write {grouped[1]}:"
             raise cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)
+
+    def _read_hardware(self, key: str, text: str, cursor: DocumentCursor) -> None:
+        if key in VALUES:
+            if text not in VALUES[key]:
+                raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
+            self._apply(VALUES[key][text], text, cursor)
+        elif key in SWITCHES:
+            word = text.strip().lower()
+            if word not in (*TRUE, *FALSE):
+                raise cursor.error(repr(text), "true or false")
+            self._apply(SWITCHES[key] if word in TRUE else TUNES, text, cursor)
+        elif key in MODELS:
+            self.implied["required"].append(MODELS[key] + _class_word(text))
+        elif key == PMEM:  # each label requests 1 of the resource class of its name
+            for label in map(str.strip, text.split(",")):
+                if not label:
+                    raise cursor.error(repr(text), "comma-separated labels")
+                self.pmem["CUSTOM_PMEM_NAMESPACE_" + _class_word(label)] += 1
+        elif key == NODES and not (text.isascii() and text.isdecimal() and int(text)):
+            raise cursor.error(repr(text), "a whole number from 1 on")
+        elif key == NODES and int(text) > 1:
+            hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs"
+            hint = f"{hint}; {IGNORE_HINT.format(key=NODES)}"
+            raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
+        elif key == NODES or key in TUNING:  # every node has a NUMA node
+            self._apply(TUNES, text, cursor)
+        elif PER_NODE.fullmatch(key):
+            ignore = IGNORE_HINT.format(key=key)
+            raise cursor.error("the size of one NUMA node", "no such key", ignore)
+        else:
+            hint = f"{suggest(key, HARDWARE_KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
+            raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
+
+    def _apply(self, effect: Effect, text: str, cursor: DocumentCursor) -> None:
+        if effect.refused is not None:
+            raise cursor.error(f"{text!r}, which is not supported", "", effect.refused)
+        if effect.required:
+            self.implied["required"].append(effect.required)
+        if effect.forbidden:
+            self.implied["forbidden"].append(effect.forbidden)
+        if effect is TUNES:
+            self.remarks.append(cursor.remark("not used: it tunes a virtual machine"))
+
+    def check(self) -> None:
+        """Raise InputError if keys contradict each other or the traits of the flavor."""
+        model, version = self._hardware.get("hw:tpm_model"), self._hardware.get("hw:tpm_version")
+        if model and not version:
+            raise self.cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
+        if version and not model:  # Nova then uses its default model, TIS
+            self.implied["required"].append("COMPUTE_SECURITY_TPM_TIS")
+        if model == "tpm-crb" and version != "2.0":
+            raise self.cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
+        named = {name: word for word, names in self.traits.items() for name in names}
+        if self._hardware.get("hw:cpu_thread_policy", "prefer") != "prefer":
+            meant = "forbidden" if HYPERTHREADING in self.implied["forbidden"] else "required"
+            if (other := named.get(HYPERTHREADING, meant)) != meant:
+                found = f"also trait:{HYPERTHREADING}={other}"
+                raise self.cursor.at("hw:cpu_thread_policy").error(found, "only one of them")
+
+    def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts of VCPU and PCPU; amounts in ``named``, even 0, override ``vcpus``."""
+        policy = self._hardware.get("hw:cpu_policy")
+        isolates = self._hardware.get("hw:emulator_threads_policy") == "isolate"
+        isolation = self.cursor.at("hw:emulator_threads_policy")
+        explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
+        if policy and any(explicit.values()):
+            cursor = self.cursor.at("hw:cpu_policy")
+            raise cursor.error("also resources:VCPU or resources:PCPU", "only one of them")
+        pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
+        if isolates and not pinned:
+            raise isolation.error("'isolate' of shared cores", "also hw:cpu_policy=dedicated")
+        if isolates and explicit and explicit.get("PCPU", 0) <= vcpus:
+            raise isolation.error("'isolate' without a core", f"also resources:PCPU={vcpus + 1}")
+        if explicit:
+            return explicit
+        if policy == "dedicated":
+            return {"PCPU": vcpus + isolates if vcpus else 0}
+        return {"VCPU": vcpus, "PCPU": int(isolates)}
+
+    def properties(self, template: NovaFlavor, named: Mapping[str, int]) -> Properties:
+        """Return the properties of a template, in which ``named`` amounts override its own."""
+        amounts = {"MEMORY_MB": template.ram, **self.pmem, **named}
+        amounts |= self.core_amounts(template.vcpus, named)
+        properties = nouns.compile_amounts({name: one for name, one in amounts.items() if one})
+        if nouns.DRIVE in named:
+            return properties
+        sizes = filter(None, (template.disk, template.ephemeral))
+        drives = tuple(nouns.DriveSpec(capacity_gib=size) for size in sizes)
+        return replace(properties, drives=drives)
 
 
 def recognises(document: Any) -> bool:
@@ -306,7 +305,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
-    specs.hardware.check(specs.required, specs.forbidden)
+    specs.check()
     return ForeignFlavor(_compile(template, specs, known), tuple(remarks))
 
 
@@ -315,42 +314,21 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 
 def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> Flavor:
-    hardware = specs.hardware
-    required = tuple(dict.fromkeys((*specs.required, *hardware.required)))
-    forbidden = tuple(dict.fromkeys((*specs.forbidden, *hardware.forbidden)))
+    traits = {it: (*dict.fromkeys(specs.traits[it] + specs.implied[it]),) for it in specs.traits}
     flavor = Flavor(
         name=template.name,
         uuid=None if template.id is None else str(template.id),
         description=template.description or "",
         attributes=specs.attributes,
-        traits=NameRequirements(required, forbidden),
+        traits=NameRequirements(traits["required"], traits["forbidden"]),
     )
-    if bare_metal := _bare_metal_class(specs.amounts):
-        return _compile_bare_metal(flavor, template, specs, bare_metal, known)
-    return replace(flavor, properties=_properties(template, hardware, specs.amounts))
-
-
-def _properties(
-    template: NovaFlavor, hardware: HardwareSpecs, named: Mapping[str, int]
-) -> Properties:
-    amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
-    amounts |= hardware.core_amounts(template.vcpus, named)
-    above_zero = {name: amount for name, amount in amounts.items() if amount}
-    properties = nouns.compile_amounts(above_zero)
-    if nouns.DRIVE in named:
-        return properties
-    drives = [
-        nouns.DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size
-    ]
-    return replace(properties, drives=tuple(drives))
-
-
-def _bare_metal_class(named: Mapping[str, int]) -> str | None:
-    if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
-        return None
-    classes = [name for name, amount in named.items() if amount == 1 and name.startswith(CUSTOM)]
-    bare = [name for name in classes if name.startswith("CUSTOM_BAREMETAL")] or classes
-    return bare[0] if len(bare) == 1 else None
+    named = specs.amounts
+    if named.get("VCPU") == 0 and named.get("MEMORY_MB") == 0 and not named.get("PCPU"):
+        classes = [name for name, one in named.items() if one == 1 and name.startswith(CUSTOM)]
+        bare = [name for name in classes if name.startswith("CUSTOM_BAREMETAL")] or classes
+        if len(bare) == 1:
+            return _compile_bare_metal(flavor, template, specs, bare[0], known)
+    return replace(flavor, properties=specs.properties(template, named))
 
 
 def _compile_bare_metal(
@@ -362,9 +340,8 @@ def _compile_bare_metal(
     flavors, word = known(), bare_metal.removeprefix(CUSTOM)
     alike = (flavors[name] for name in sorted(flavors) if _class_word(name) == word)
     if ours := flavors.get(bare_metal) or next(alike, None):
-        if amounts or specs.hardware.amounts:
-            other = next(iter((*amounts, *specs.hardware.amounts)))
-            raise cursor.error(f"also {other}", f"only the resources of flavor {ours.name!r}")
+        if others := (*amounts, *specs.pmem):
+            raise cursor.error(f"also {others[0]}", f"only the resources of flavor {ours.name!r}")
         specs.remarks.append(cursor.remark(f"read as flavor {ours.name!r}"))
         traits, attributes = ours.traits.plus(flavor.traits), ours.attributes | flavor.attributes
         ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
@@ -376,4 +353,4 @@ def _compile_bare_metal(
         raise cursor.error("no flavor of that name", f"a flavor such as {our_name!r}", hint)
     asked = "the flavor's own vcpus, ram and disk are used"
     specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))
-    return replace(flavor, properties=_properties(template, specs.hardware, amounts))
+    return replace(flavor, properties=specs.properties(template, amounts))

@@ -23,61 +23,61 @@ from valence_sched.model.base import Noun
 from valence_sched.model.flavor import PositiveInt, Properties, Word
 
 
-class RsdProcessor(Noun, frozen=True, kw_only=True, rename="pascal"):
+def _rsd_name(field: str) -> str:
+    """Return the name of a field in a body: ``total_memory_mib`` is TotalMemoryMiB."""
+    units = {"mhz": "MHz", "mib": "MiB", "gib": "GiB", "rpm": "RPM"}
+    return "".join(units.get(word) or word.capitalize() for word in field.split("_"))
+
+
+class RsdProcessor(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """One CPU, or one accelerator if its type is not CPU."""
 
     model: Word | None = None
     total_cores: PositiveInt | None = None
-    achievable_speed_mhz: PositiveInt | None = msgspec.field(
-        default=None, name="AchievableSpeedMHz"
-    )
+    achievable_speed_mhz: PositiveInt | None = None
     instruction_set: Word | None = None
     processor_type: Word = "CPU"
 
 
-class RsdMemoryModule(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdMemoryModule(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """One memory module."""
 
-    capacity_mib: PositiveInt | None = msgspec.field(default=None, name="CapacityMiB")
+    capacity_mib: PositiveInt | None = None
     memory_device_type: Word | None = None
     memory_type: str = "DRAM"
-    speed_mhz: PositiveInt | None = msgspec.field(default=None, name="SpeedMHz")
+    speed_mhz: PositiveInt | None = None
 
 
-class RsdLocalDrive(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdLocalDrive(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """One drive in the system or attached through a switch."""
 
-    capacity_gib: PositiveInt | None = msgspec.field(default=None, name="CapacityGiB")
+    capacity_gib: PositiveInt | None = None
     type: Word | None = None
-    min_rpm: PositiveInt | None = msgspec.field(default=None, name="MinRPM")
+    min_rpm: PositiveInt | None = None
     interface: Word | None = None
 
 
-class RsdRemoteDrive(Noun, frozen=True, kw_only=True):
+class RsdRemoteDrive(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """One volume."""
 
-    capacity_gib: PositiveInt = msgspec.field(name="CapacityGiB")
+    capacity_gib: PositiveInt
 
 
-class RsdInterface(Noun, frozen=True, kw_only=True):
+class RsdInterface(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """One network interface."""
 
-    speed_mbps: PositiveInt | None = msgspec.field(default=None, name="SpeedMbps")
+    speed_mbps: PositiveInt | None = None
 
 
-class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename=_rsd_name):
     """An Allocate body; the elements of its lists are parsed later, one by one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str | None = None
     total_system_core_count: PositiveInt | None = None
     total_processor_core_count: PositiveInt | None = None
-    total_system_memory_mib: PositiveInt | None = msgspec.field(
-        default=None, name="TotalSystemMemoryMiB"
-    )
-    total_memory_capacity_mib: PositiveInt | None = msgspec.field(
-        default=None, name="TotalMemoryCapacityMiB"
-    )
+    total_system_memory_mib: PositiveInt | None = None
+    total_memory_capacity_mib: PositiveInt | None = None
     processors: tuple[Any, ...] = ()
     memory: tuple[Any, ...] = ()
     local_drives: tuple[Any, ...] = ()
@@ -160,13 +160,24 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
                 instruction_set=spec.instruction_set,
             )
             cpus.append(cpu)
-        else:
-            accelerators.append(_accelerator(spec, at))
+            continue
+        for field in ("total_cores", "achievable_speed_mhz", "instruction_set"):
+            if getattr(spec, field) is not None:
+                found = f"a property of CPUs for a {spec.processor_type}"
+                raise at.at(_rsd_name(field)).error(found, "only ProcessorType and Model")
+        accelerators.append(nouns.AcceleratorSpec(kind=spec.processor_type, model=spec.model))
     nics = [
         *items("EthernetInterfaces", body.ethernet_interfaces, RsdInterface),
         *items("NetworkInterfaces", body.network_interfaces, RsdInterface),
     ]
-    modules = [_module(it, at) for at, it in items("Memory", body.memory, RsdMemoryModule)]
+    modules = []
+    for at, module in items("Memory", body.memory, RsdMemoryModule):
+        if module.memory_type != "DRAM":
+            hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
+            raise at.at("MemoryType").error(repr(module.memory_type), "'DRAM'", hint)
+        size, speed = module.capacity_mib, module.speed_mhz
+        kind = module.memory_device_type
+        modules.append(nouns.MemoryModuleSpec(capacity_mib=size, type=kind, speed_mhz=speed))
     drives = [
         nouns.DriveSpec(
             capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm, protocol=it.interface
@@ -183,27 +194,6 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
         drives=_merge_equal(drives),
         nics=_merge_equal([nouns.NicSpec(speed_mbps=it.speed_mbps) for _, it in nics]),
         stocks=tuple(nouns.StockSpec("storage_gib", it.capacity_gib) for _, it in volumes),
-    )
-
-
-def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> nouns.AcceleratorSpec:
-    for key, value in (
-        ("TotalCores", spec.total_cores),
-        ("AchievableSpeedMHz", spec.achievable_speed_mhz),
-        ("InstructionSet", spec.instruction_set),
-    ):
-        if value is not None:
-            found = f"a property of CPUs for a {spec.processor_type}"
-            raise cursor.at(key).error(found, "only ProcessorType and Model")
-    return nouns.AcceleratorSpec(kind=spec.processor_type, model=spec.model)
-
-
-def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> nouns.MemoryModuleSpec:
-    if spec.memory_type != "DRAM":
-        hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
-        raise cursor.at("MemoryType").error(repr(spec.memory_type), "'DRAM'", hint)
-    return nouns.MemoryModuleSpec(
-        capacity_mib=spec.capacity_mib, type=spec.memory_device_type, speed_mhz=spec.speed_mhz
     )
 
 

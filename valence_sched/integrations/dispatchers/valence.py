@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
-from valence_sched.model import decision, dispatch, inventory
+from valence_sched.model import dispatch
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.quantity import format_age
 
@@ -20,7 +21,18 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     the order. Errors as for a dispatcher; they name the accepted nodes. A request that Valence
     cannot express is refused before sending.
     """
-    node_properties = _order_properties(order)
+    try:
+        if len(order.alternatives) != 1:
+            raise RequestError("the nodes use several alternatives of the flavor")
+        body: dict[str, Any] = {"properties": properties(order.alternatives[0])}
+    except RequestError as error:
+        text = f"Valence cannot express this node, nothing was sent: {error}"
+        raise DispatchFailed(text) from None
+    if (made := order.recording) is not None:
+        age = "of unknown age"
+        if made.read_at is not None and made.age_s is not None:
+            age = f"read at {made.read_at}, {format_age(made.age_s)} ago"
+        body["description"] = f"decided on a recording {age}, not on the live pod manager"
     receipts: list[dispatch.Receipt] = []
     nodes_url, known = f"{url.rstrip('/')}/v1/nodes", {}
     if order.again:
@@ -32,40 +44,16 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
         if name in known:
             receipts.append(replace(receipt, reference=known[name]))
             continue
-        body = {
-            "name": name,
-            "podm_id": placement.chosen.podm,
-            "properties": node_properties,
-            **_description(order.recording),
-        }
+        content = to_json({"name": name, "podm_id": placement.chosen.podm, **body})
         try:
             headers = order_headers(order, placement.node)
-            status, answer = post(nodes_url, inventory.to_json(body), order.timeout_s, headers)
+            status, answer = post(nodes_url, content, order.timeout_s, headers)
         except DispatchFailed as error:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; accepted before: {before}" if before else ""
             raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
         receipts.append(replace(receipt, status=status, reference=_uuid(answer)))
     return receipts
-
-
-def _description(recording: decision.Recording | None) -> dict[str, str]:
-    if recording is None:
-        return {}
-    age = "of unknown age"
-    if recording.read_at is not None and recording.age_s is not None:
-        age = f"read at {recording.read_at}, {format_age(recording.age_s)} ago"
-    return {"description": f"decided on a recording {age}, not on the live pod manager"}
-
-
-def _order_properties(order: dispatch.Order) -> dict[str, Any]:
-    try:
-        if len(order.alternatives) != 1:
-            raise RequestError("the nodes use several alternatives of the flavor")
-        return properties(order.alternatives[0])
-    except RequestError as error:
-        text = f"Valence cannot express this node, nothing was sent: {error}"
-        raise DispatchFailed(text) from None
 
 
 def _uuids(answer: Any) -> dict[str, str | None]:

@@ -10,12 +10,14 @@ port       that of its network                    those of its network
 =========  =====================================  ==============================================
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from valence_sched.errors import CloudError, UsageError
 from valence_sched.model.request_spec import Place
+
+KINDS = ("volume", "port", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +32,34 @@ class OpenStackResolver:
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
 
-        if kind not in _FINDERS:
-            return None
         try:
-            return _FINDERS[kind](self.connection, name)
+            return self._place(kind, name) if kind in KINDS else None
         except (SDKException, ClientException) as error:
             raise CloudError(f"cannot query OpenStack for {kind} {name!r}: {error}") from None
+
+    def _place(self, kind: str, name: str) -> Place | None:
+        if kind == "volume":
+            volume = self.connection.block_storage.find_volume(name, ignore_missing=True)
+            return Place(zone=volume.availability_zone) if volume else None
+        cloud = self.connection.network
+        if kind == "port":
+            port = cloud.find_port(name, ignore_missing=True)
+            network = cloud.get_network(port.network_id) if port else None
+        else:
+            network = cloud.find_network(name, ignore_missing=True)
+        if not network:
+            return None
+        zones = network.availability_zones or network.availability_zone_hints or []
+        segments = [part.get("provider:physical_network") for part in network.segments or []]
+        wires = tuple(dict.fromkeys(filter(None, [network.provider_physical_network, *segments])))
+        return Place(zone=zones[0] if len(zones) == 1 else None, aggregates=wires)
 
     def known(self, kind: str) -> Iterable[str]:
         """Return an empty list: a cloud may have a million resources of a kind."""
         return ()
 
     def kinds(self) -> Iterable[str]:
-        return _FINDERS
+        return KINDS
 
 
 def things(source: Any) -> OpenStackResolver:
@@ -50,32 +67,3 @@ def things(source: Any) -> OpenStackResolver:
     if isinstance(source, str):
         raise UsageError("openstack is not a map: the openstack client always uses its cloud")
     return OpenStackResolver(source)
-
-
-def _volume(connection: Any, name: str) -> Place | None:
-    volume = connection.block_storage.find_volume(name, ignore_missing=True)
-    return Place(zone=volume.availability_zone) if volume else None
-
-
-def _port(connection: Any, name: str) -> Place | None:
-    port = connection.network.find_port(name, ignore_missing=True)
-    return _network_place(connection.network.get_network(port.network_id)) if port else None
-
-
-def _network(connection: Any, name: str) -> Place | None:
-    network = connection.network.find_network(name, ignore_missing=True)
-    return _network_place(network) if network else None
-
-
-def _network_place(network: Any) -> Place:
-    zones = network.availability_zones or network.availability_zone_hints or []
-    segments = [part.get("provider:physical_network") for part in network.segments or []]
-    wires = tuple(dict.fromkeys(filter(None, [network.provider_physical_network, *segments])))
-    return Place(zone=zones[0] if len(zones) == 1 else None, aggregates=wires)
-
-
-_FINDERS: dict[str, Callable[[Any, str], Place | None]] = {
-    "volume": _volume,
-    "port": _port,
-    "network": _network,
-}
