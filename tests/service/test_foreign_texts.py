@@ -8,10 +8,11 @@ import unittest
 
 from tests.service.application import SMALL, LivePodmsCase
 from valence_sched.model.http import (
-    answer_of,
-    called,
-    of_server,
-    redirect_to,
+    ANSWER,
+    CALLED,
+    REDIRECT,
+    SERVER,
+    foreign_phrase,
     without_foreign_texts as without,
 )
 from valence_sched.model.registration import Registration
@@ -125,7 +126,7 @@ class TestForeignTexts(LivePodmsCase):
         self.assertIn("not HTTP", self.ended("DELETE", self.node).json["problem"]["detail"])
 
     def test_rows_of_a_page_are_looked_into(self):
-        rows = (("Note", f"not HTTP: {answer_of(SECRET)}"), ("Owner", "mo"))
+        rows = (("Note", f"not HTTP: {foreign_phrase(ANSWER, SECRET)}"), ("Owner", "mo"))
         self.assertNotIn(SECRET, str(visible(rows, "mo", tuple)))
 
     def test_an_operator_is_told_what_it_says(self):
@@ -153,13 +154,22 @@ class TestMessages(unittest.TestCase):
     def test_words_around_a_foreign_text_stay(self):
         for text, rest in (
             (
-                f"not HTTP: {answer_of(OWN)} (a hint)",
+                f"not HTTP: {foreign_phrase(ANSWER, OWN)} (a hint)",
                 "not HTTP: an answer of another kind (a hint)",
             ),
-            (f"found {redirect_to('db')}, expected x", "found a redirect to another host, exp"),
-            (f"node u{called(OWN)}{of_server('db')}: active", "node u: active"),
-            (f"not HTTP: {answer_of(OWN)}"[:28], "not HTTP: an answer of another kind"),
-            (f"node u{called(OWN)}"[:18], "node u"),
+            (
+                f"found {foreign_phrase(REDIRECT, 'db')}, expected x",
+                "found a redirect to another host, exp",
+            ),
+            (
+                f"node u{foreign_phrase(CALLED, OWN)}{foreign_phrase(SERVER, 'db')}: active",
+                "node u: active",
+            ),
+            (
+                f"not HTTP: {foreign_phrase(ANSWER, OWN)}"[:28],
+                "not HTTP: an answer of another kind",
+            ),
+            (f"node u{foreign_phrase(CALLED, OWN)}"[:18], "node u"),
             ("no flavor named 'x'", "no flavor named 'x'"),
         ):
             self.assertTrue(without(text).startswith(rest), without(text))

@@ -7,7 +7,7 @@ from typing import Any
 from valence_sched.drivers.fields import Json, links
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
-from valence_sched.model.http import answer_of
+from valence_sched.model.http import ANSWER, foreign_phrase
 
 BOM = b"\xef\xbb\xbf"
 MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"
@@ -40,7 +40,7 @@ def object_of(body: bytes, uri: str) -> Json:
     except InputError as error:
         if error.document_path or error.expected != "object":
             raise
-        raise InputError(uri, "", answer_of(error.found), "object") from None
+        raise InputError(uri, "", foreign_phrase(ANSWER, error.found), "object") from None
 
 
 def check_content(json: Json, uri: str, expected: str = "a document") -> Json:

@@ -15,7 +15,7 @@ import msgspec
 
 from valence_sched.errors import DrainRefused, SchedulerError
 from valence_sched.model.claim import ComposedNode
-from valence_sched.model.http import answer_of
+from valence_sched.model.http import ANSWER, foreign_phrase
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.node_change import DrainAnswer, DrainBody, DrainSettings
 from valence_sched.model.redact import redact_text
@@ -124,7 +124,7 @@ class SiteDrain:
 
     def _answer(self, text: str) -> str:
         clean = redact_text(text[:MOST_TEXT], self.secrets).strip()
-        return f" with {answer_of(clean)}" if clean else ""
+        return f" with {foreign_phrase(ANSWER, clean)}" if clean else ""
 
 
 def _ending(code: int) -> str:

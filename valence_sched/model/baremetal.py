@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
-from valence_sched.model.http import called, of_server
+from valence_sched.model.http import CALLED, SERVER, foreign_phrase
+from valence_sched.model.podm_address import is_http_url
 from valence_sched.model.registration import PasswordReference
 
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
@@ -61,8 +62,9 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         server = self.instance_info.get("display_name")
-        whose = of_server(server) if isinstance(server, str) else ""
-        return f"node {self.uuid}{called(self.name) if self.name else ''}{whose}"
+        whose = foreign_phrase(SERVER, server) if isinstance(server, str) else ""
+        called = foreign_phrase(CALLED, self.name) if self.name else ""
+        return f"node {self.uuid}{called}{whose}"
 
 
 class Baremetal(Protocol):
@@ -106,22 +108,14 @@ class IronicSettings(Noun, frozen=True, kw_only=True):
 
 def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
     """Raise InputError for an invalid URL or an incomplete login."""
-    if settings.url is not None and not _is_url(settings.url):
+    url = settings.url
+    if url is not None and (not is_http_url(url) or urlsplit(url).query):
         expected = "http://HOST or https://HOST, without a user or a query"
         raise InputError(file, f"{path}.url", "an invalid URL", expected)
     password = settings.password
     if (settings.username is None) != (password is None):
         raise InputError(file, path, "an incomplete login", "username and password, or neither")
-    if settings.username is not None and settings.url is None:
+    if settings.username is not None and url is None:
         raise InputError(file, path, "a login without a url", "the url of the Ironic service")
     if password:
         password.check_source(file, f"{path}.password")
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        usual = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
-    return usual and text.isprintable() and "@" not in parts.netloc and not parts.query

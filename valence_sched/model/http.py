@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:valence-sched:error:"
-#: Operators see texts of other services, tenants do not.
+#: Phrases about a text of another service, which operators see and tenants do not.
+ANSWER, REDIRECT = "an answer of '{}'", "a redirect to '{}'"
+CALLED, SERVER = " (called '{}')", ", of server '{}'"
+#: The words that tenants see in their place.
+_HIDDEN = {ANSWER: "an answer of another kind", REDIRECT: "a redirect to another host"}
+_HIDDEN |= {CALLED: "", SERVER: ""}
 MOST_FOREIGN = 60  # characters shown of one text of another service
-#: The forms of such texts, with replacements; a shortened message may end within a text.
-_HIDDEN = (
-    (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),
-    (re.compile(r"a redirect to '[^']*(?:'|$)"), "a redirect to another host"),
-    (re.compile(r" \(called '[^']*(?:'\)|$)"), ""),
-    (re.compile(r", of server '[^']*(?:'|$)"), ""),
-)
 _UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
 ROUTE_HEADER = "X-Podm-Scheduler-Route"
 DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
@@ -103,37 +101,18 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
     return error_of(problem)
 
 
-def answer_of(text: str) -> str:
-    """Return the phrase for an unexpected answer."""
-    return f"an answer of {_quoted(text)}"
-
-
-def redirect_to(host: str) -> str:
-    """Return the phrase for a redirect to another host."""
-    return f"a redirect to {_quoted(host)}"
-
-
-def called(name: str) -> str:
-    """Return the phrase for a name in another service."""
-    return f" (called {_quoted(name)})"
-
-
-def of_server(name: str) -> str:
-    """Return the phrase for a server of another service."""
-    return f", of server {_quoted(name)}"
+def foreign_phrase(phrase: str, text: str) -> str:
+    """Return a phrase, such as ``ANSWER``, about a text of another service."""
+    return phrase.format(" ".join(text.split()).replace("'", "`")[:MOST_FOREIGN])
 
 
 def without_foreign_texts(message: str) -> str:
-    """Return a message without the texts of other services."""
+    """Return a message without the texts of other services; it may end within such a text."""
     if "'" in message:
-        for pattern, words in _HIDDEN:
-            message = pattern.sub(words, message)
+        for phrase, words in _HIDDEN.items():
+            start, end = map(re.escape, phrase.split("{}"))
+            message = re.sub(rf"{start}[^']*(?:{end}|$)", words, message)
     return message
-
-
-def _quoted(text: str) -> str:
-    flat = " ".join(text.split()).replace("'", "`")
-    return f"'{flat[:MOST_FOREIGN]}'"
 
 
 def header_problem(headers: Mapping[str, str]) -> str | None:

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from valence_sched.model.decision import DecisionResult
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import Devices, Name, to_json
 from valence_sched.model.need import Toleration
+from valence_sched.model.podm_address import is_http_url
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import PasswordReference
 
@@ -230,19 +230,10 @@ def check_drain(settings: DrainSettings, file: str, path: str = "$") -> None:
     if command and (not command[0].strip() or "\0" in "".join(command)):
         expected = "a list of a program and its arguments"
         raise InputError(file, f"{path}.command", "an invalid command", expected)
-    if url is not None and not _is_url(url):
+    if url is not None and (not is_http_url(url) or " " in url):
         expected = "http://HOST or https://HOST, without a user"
         raise InputError(file, f"{path}.url", "an invalid URL", expected)
     if key is not None and url is None:
         raise InputError(file, path, "a key without a url", "the url whose requests it signs")
     if key is not None:
         key.check_source(file, f"{path}.key")
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        usual = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
-    return usual and text.isprintable() and " " not in text and "@" not in parts.netloc

@@ -61,6 +61,16 @@ def service_url_problem(url: str) -> str | None:
     return f"{shown}, a URL with a query or fragment" if parts.query or parts.fragment else None
 
 
+def is_http_url(text: str) -> bool:
+    """Return whether a text is an http or https URL of a host, without a user."""
+    try:
+        parts = urlsplit(text)
+        usual = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+    return usual and text.isprintable() and "@" not in parts.netloc
+
+
 def strip_service_root(url: str) -> str:
     """Return a URL without the path of the service root."""
     bare = url.rstrip("/")

@@ -228,7 +228,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "does not answer: check that the service runs and that the URL is right"
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
-        return http.answer_of(describe_error(error))  # some messages quote the received data
+        # some messages quote the received data
+        return http.foreign_phrase(http.ANSWER, describe_error(error))
     return describe_error(error)
 
 

@@ -25,7 +25,7 @@ from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, U
 from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError, one_line
-from valence_sched.model.http import client_certificate, redirect_to
+from valence_sched.model.http import REDIRECT, client_certificate, foreign_phrase
 from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
@@ -379,7 +379,8 @@ class Connection:
                 return answer
             host, at = self.resolve(location, at)
             if host != self.host:
-                found = redirect_to(host) if host else "a redirect without a valid target"
+                found = "a redirect without a valid target"
+                found = foreign_phrase(REDIRECT, host) if host else found
                 is_root = uri in (ROOT, self.root_uri)
                 hint = "if that is the same service, register that address" if is_root else ""
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)

@@ -20,10 +20,11 @@ from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError, SchedulerError, UsageError
 from valence_sched.model.http import (
+    ANSWER,
     ClientCertificate,
-    answer_of,
     default_authorities,
     failure_hint,
+    foreign_phrase,
     header_problem,
     plain_text,
 )
@@ -278,7 +279,8 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     elif isinstance(error, BadStatusLine) and not is_end:
         if str(error).startswith(TLS_RECORDS):
             return plain_http_error("not HTTP")
-        text, hint = (f"not HTTP: {answer_of(str(error))}", "check the port and scheme of the URL")
+        text = f"not HTTP: {foreign_phrase(ANSWER, str(error))}"
+        hint = "check the port and scheme of the URL"
     elif isinstance(error, MalformedBody | zlib.error):
         text, hint = f"malformed body: {str(error).lower()}", _MALFORMED_HINT
     elif isinstance(error, HTTPException) and not is_end:
