@@ -12,18 +12,7 @@ from valence_sched.errors import ClaimState, one_line
 from valence_sched.model import inventory
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import (
-    Count,
-    Devices,
-    FullPodm,
-    LeanBlock,
-    LeanPodm,
-    Name,
-    Node,
-    PodmT,
-    Status,
-    parse_status,
-)
+from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
 from valence_sched.model.need import NodeRequest
 from valence_sched.model.quantity import format_count
 
@@ -177,18 +166,13 @@ class Usage(Noun, frozen=True, kw_only=True):
 NO_USAGE = Usage()
 
 
-def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
-    """Return the podm with a usage applied: blocks and amounts are in use, nodes are listed."""
-    return PodmRemainder(podm, usage).podm
-
-
 def remaining_podm(text: bytes, usage: Usage, name: str) -> FullPodm:
     """Return the decoded podm with a usage applied; ``text`` is its JSON."""
-    lean = subtract_usage(decode(text, LeanPodm, name), usage)
+    lean = PodmRemainder(decode(text, LeanPodm, name), usage).podm
     return decode(inventory.to_json(lean), FullPodm, name)
 
 
-def with_lost_blocks(podm: PodmT, settled: Sequence[Node]) -> tuple[PodmT, str]:
+def with_lost_blocks(podm: inventory.PodmT, settled: Sequence[Node]) -> tuple[inventory.PodmT, str]:
     """Return the podm with the blocks that its ``settled`` nodes have, and a line about lost ones.
 
     While a fabric is reprogrammed, a pod manager may show a block of a node as free, or not list
@@ -200,8 +184,9 @@ def with_lost_blocks(podm: PodmT, settled: Sequence[Node]) -> tuple[PodmT, str]:
     blocks, free = list(podm.blocks), set[str]()
     for index, block in enumerate(blocks):
         if nodes_of_block := uses.get(block.uri):
-            is_full = isinstance(block.status, Status)
-            before = block.status if is_full else parse_status(bytes(block.status or b""))
+            is_full = isinstance(block.status, inventory.Status)
+            text = b"" if is_full else bytes(block.status or b"")
+            before = block.status if is_full else inventory.parse_status(text)
             if (after := before.used(nodes_of_block)) != before:
                 free.add(block.uri)
                 status = after if is_full else Raw(inventory.to_json(after))
@@ -253,9 +238,8 @@ class PodmRemainder:
             for one in self.podm.stocks
         )
         nodes_after = all_nodes(self.podm.nodes, usage)
-        self.podm = replace(
-            self.podm, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes_after
-        )
+        changes = {"blocks": tuple(blocks), "stocks": tuple(stocks), "nodes": nodes_after}
+        self.podm = replace(self.podm, **changes)
 
     def _after_use(self, block: LeanBlock, nodes: int) -> LeanBlock:
         key = bytes(block.status or b""), nodes

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 import re
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -294,9 +294,8 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
     return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
 
 
-class _Duplicate(NamedTuple):
-    path: str
-    key: str
+class _Pairs(list[tuple[str, Any]]):
+    """The keys of a JSON object with their values."""
 
 
 class _FoundTwiceError(Exception):
@@ -319,7 +318,7 @@ def refuse_duplicate_keys(
         text = data.removeprefix(b"\xef\xbb\xbf").decode()
         _read(text, _refuse)
     except _FoundTwiceError:
-        path, key = _within(_read(text, _first_duplicate), "") or ("", "")
+        path, key = _first_duplicate(_read(text, _Pairs))
         found = f"the key {key!r} twice"
         raise InputError(file, document_path + path, found, "each key once") from None
     except (ValueError, RecursionError):
@@ -336,22 +335,18 @@ def _refuse(pairs: list[tuple[str, Any]]) -> None:
         raise _FoundTwiceError
 
 
-def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
-    keys: set[str] = set()
-    for key, _ in pairs:
-        if key in keys:
-            return _Duplicate("", key)
-        keys.add(key)
-    return next(filter(None, (_within(value, f".{key}") for key, value in pairs)), None)
-
-
-def _within(value: Any, step: str) -> _Duplicate | None:
-    """Return the first duplicate key in a value, with its path, which begins with ``step``."""
-    above = [(step, value)]  # no recursion: lists may be nested deeper than its limit
-    while above:
-        path, value = above.pop()
-        if isinstance(value, _Duplicate):
-            return _Duplicate(path + value.path, value.key)
-        if isinstance(value, list):
-            above += [(f"{path}[{n}]", value[n]) for n in reversed(range(len(value)))]
-    return None
+def _first_duplicate(document: Any) -> tuple[str, str]:
+    """Return the path of the first object that has a key twice, and the key."""
+    left = [("", document)]  # no recursion: lists may be nested deeper than its limit
+    while left:
+        path, value = left.pop()
+        keys: set[str] = set()
+        for key, _ in value if isinstance(value, _Pairs) else ():
+            if key in keys:
+                return path, key
+            keys.add(key)
+        if isinstance(value, _Pairs):
+            left += [(f"{path}.{key}", below) for key, below in reversed(value)]
+        elif isinstance(value, list):
+            left += [(f"{path}[{n}]", value[n]) for n in reversed(range(len(value)))]
+    return "", ""

@@ -222,7 +222,8 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 
 GIB = 1 << 30
-DeviceGroups = Sequence[tuple[str, DeviceGroupSpec]]  # the device groups with their names
+#: The devices of Valence that are not accelerators, by their type.
+_PCI_DEVICES: dict[str, DeviceGroupSpec] = {"SSD": DriveSpec(media="SSD"), "NIC": NicSpec()}
 #: Per spec: the kind of need, the fields compared as text, and the fields that are minimums.
 _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
     ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
@@ -243,21 +244,19 @@ def _compile_properties(properties: Properties, preceding: Properties | None = N
         for number, group in enumerate(getattr(properties, field), 1 + earlier):
             bound = f"{_DEMANDS[type(group)][0]}-{number}" if group.same or group.apart else ""
             groups.append((group.name or bound, group))
-    return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
-
-
-def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[need.TopologyConstraint]:
     named: list[tuple[tuple[str, ...], str | None, str | None]]
     named = [((name,), group.same, group.apart) for name, group in groups]
     named += [(one.of, one.same, one.apart) for one in properties.topology]
+    topology = []
     for names, same, apart in named:
         if same:
-            yield need.TopologyConstraint("same", same, names)
+            topology.append(need.TopologyConstraint("same", same, names))
         if apart:
-            yield need.TopologyConstraint("apart", apart, names)
+            topology.append(need.TopologyConstraint("apart", apart, names))
+    return Alternative(tuple(_needs(properties, groups)), tuple(topology))
 
 
-def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
+def _needs(properties: Properties, groups: Sequence[tuple[str, DeviceGroupSpec]]) -> Iterator[Need]:
     if cpus := properties.processor:
         tests = _tests(cpus)
         if cpus.total_cores:
@@ -271,12 +270,8 @@ def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
         yield _group_need(group, name)
     types = properties.pci_device.type if properties.pci_device else ()
     for type_, count in Counter(types).items():
-        if type_ == "SSD":
-            yield _group_need(DriveSpec(count=count, media="SSD"))
-        elif type_ == "NIC":
-            yield _group_need(NicSpec(count=count))
-        else:
-            yield _group_need(AcceleratorSpec(count=count, kind=type_))
+        device = _PCI_DEVICES.get(type_) or AcceleratorSpec(kind=type_)
+        yield _group_need(replace(device, count=count))
     for stock in properties.stocks:
         yield replace(need_for_stock(stock.resource, stock.amount), count=stock.count)
     for resource, number in properties.resources.items():

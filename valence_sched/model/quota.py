@@ -17,7 +17,7 @@ from valence_sched.errors import InputError, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import ClaimPart, Grant
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Need, NodeRequest, split_words
+from valence_sched.model.need import NodeRequest, split_words
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_OWNER
 
@@ -116,23 +116,18 @@ def node_charges(request: NodeRequest) -> dict[str, float]:
     """Return the charges of one node: the largest amount of each resource over all alternatives."""
     charges: dict[str, float] = {}
     for needs in (request.needs, *(one.needs for one in request.other_alternatives)):
-        for name, amount in _charges(needs).items():
-            charges[name] = max(charges.get(name, 0.0), amount)
-    return charges
-
-
-def _charges(needs: Iterable[Need]) -> Mapping[str, float]:
-    charges: dict[str, float] = defaultdict(float)
-    for need in needs:
-        amount = need.total_amount()
-        if need.kind == "stock":
-            charges[f"stock:{need.resource}"] += amount
-        elif need.measure in _MEASURES:
-            charges[_MEASURES[need.measure]] += amount
-        elif need.kind in _DEVICES:
-            charges[_DEVICES[need.kind]] += amount
-        if need.kind == "accelerator":
-            words = {str(one.value).lower() for one in need.tests if one.operator != "at_least"}
-            for word in sorted(words):
-                charges[f"accelerators:{word}"] += amount
+        own: dict[str, float] = defaultdict(float)
+        for need in needs:
+            amount = need.total_amount()
+            if need.kind == "stock":
+                own[f"stock:{need.resource}"] += amount
+            elif need.measure in _MEASURES:
+                own[_MEASURES[need.measure]] += amount
+            elif need.kind in _DEVICES:
+                own[_DEVICES[need.kind]] += amount
+            if need.kind == "accelerator":
+                words = {str(one.value).lower() for one in need.tests if one.operator != "at_least"}
+                for word in sorted(words):
+                    own[f"accelerators:{word}"] += amount
+        charges = {name: max(charges.get(name, 0.0), own[name]) for name in charges | own}
     return charges

@@ -26,6 +26,7 @@ Hosts = Annotated[str, Meta(pattern=r"^(unmanaged|free|free:[^,]+(,[^,]+)*)$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=255)]
 RESERVED_BY = "operator: "  # the client of a block that the operator has reserved
 BLOCK_MARKS = ("reserved", "taints")  # the fields that mark blocks by name or pattern
+ADDED_PROPERTIES = ("aggregates", "capabilities", "traits", "facts")  # to the reported ones
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
@@ -156,8 +157,7 @@ def alters_reading(old: Registration, new: Registration) -> bool:
         return True
     if old.zone is not None and new.zone is None:
         return True
-    names = ("aggregates", "capabilities", "traits", "facts")
-    return any(set(getattr(old, name)) - set(getattr(new, name)) for name in names)
+    return any(set(getattr(old, it)) - set(getattr(new, it)) for it in ADDED_PROPERTIES)
 
 
 def reregistered(
@@ -179,15 +179,12 @@ def reregistered(
         stated = {kind: limit for kind, limit in limits.items() if limit != inventory.Limit()}
         pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
     podm = with_block_marks(podm, new)
-    return msgspec.structs.replace(
-        podm,
-        pools=tuple(pools),
-        zone=None if new.zone is None and podm.zone == old.zone else podm.zone,
-        aggregates=_without(podm.aggregates, old.aggregates, new.aggregates),
-        traits=_without(podm.traits, old.traits, new.traits),
-        capabilities=_without_keys(podm.capabilities, old.capabilities, new.capabilities),
-        facts=_without_keys(podm.facts, old.facts, new.facts),
-    )
+    zone = None if new.zone is None and podm.zone == old.zone else podm.zone
+    left = {
+        name: _without(getattr(podm, name), getattr(old, name), getattr(new, name))
+        for name in ADDED_PROPERTIES
+    }
+    return msgspec.structs.replace(podm, pools=tuple(pools), zone=zone, **left)
 
 
 def matches_uri(uri: str, pattern: str) -> bool:
@@ -228,12 +225,10 @@ def _limit(
     return inventory.Limit(limit.min, None if top is None else max(top, limit.min))
 
 
-def _without_keys(found: dict[str, T], old: Container[str], new: Container[str]) -> dict[str, T]:
-    return {name: one for name, one in found.items() if name in new or name not in old}
-
-
-def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name in new or name not in old)
+def _without(found: Any, old: Container[str], new: Container[str]) -> Any:
+    """Return a map or tuple without the names that only ``old`` has."""
+    left = [name for name in found if name in new or name not in old]
+    return {name: found[name] for name in left} if isinstance(found, dict) else tuple(left)
 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:
@@ -279,8 +274,7 @@ def without(
                 kind = kinds.get(field) or field.removesuffix("s")
                 raise UnknownName(kind, name, known, old.name)
         if removed:
-            rest = _without_keys if isinstance(known, dict) else _without
-            changes[field] = rest(known, removed, ())
+            changes[field] = _without(known, removed, ())
     return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))
 
 

@@ -10,7 +10,7 @@ from valence_sched.model.scenario import EditEffect
 from valence_sched.pages import tables
 from valence_sched.pages.charts import COLOURS
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched.words.replay import fragmentation_text
+from valence_sched.words.planning import fragmentation_text
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that further nodes cannot use."

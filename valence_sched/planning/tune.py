@@ -24,7 +24,7 @@ from valence_sched.model.request import Request
 from valence_sched.planning.site import Site
 from valence_sched.planning.sweep import PortableWorkload, SweepTask, Workers, sweep_run
 from valence_sched.planning.workload import SyntheticWorkload, Workload, compile_workload
-from valence_sched.words.replay import weights_text
+from valence_sched.words.planning import weights_text
 
 FACTORS = (4.0, 2.0)  # of one weight, in the first round and in the second
 MOST_WEIGHT, DIGITS = 1000.0, 3

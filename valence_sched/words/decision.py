@@ -51,21 +51,17 @@ def reason_groups(
     """Return ``(number of pod managers, reason, nearest of them)``, the most frequent first."""
     groups: dict[tuple[str, bool, str], list[decision.PodmVerdict]] = defaultdict(list)
     for one in rejected:
-        groups[_reason_group(one, words)].append(one)
+        if (reason := one.reason) is None:
+            key = "no reason is known", False, ""
+        elif reason.podm_have is not None:
+            key = "enough in total, but not for one node", True, ""
+        else:
+            is_amount = phrases.is_amount(reason)
+            text = phrases.too_small(reason) if is_amount else words.of_reason(reason)
+            key = text, False, reason.label
+        groups[key].append(one)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return [(len(some), text, _nearest_text(some)) for (text, *_), some in ordered]
-
-
-def _reason_group(
-    verdict: decision.PodmVerdict, words: phrases.ReasonPhrases
-) -> tuple[str, bool, str]:
-    reason = verdict.reason
-    if reason is None:
-        return "no reason is known", False, ""
-    if reason.podm_have is not None:
-        return "enough in total, but not for one node", True, ""
-    text = phrases.too_small(reason) if phrases.is_amount(reason) else words.of_reason(reason)
-    return text, False, reason.label
 
 
 def _nearest_text(members: Sequence[decision.PodmVerdict]) -> str:

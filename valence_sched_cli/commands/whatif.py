@@ -319,10 +319,10 @@ class RunWhatif(base.Lister):
                 facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
         out = output.replay
-        self.closing += (*words.replay.lost_lines(effects), *words.replay.outcome_lines(replay))
+        self.closing += (*words.planning.lost_lines(effects), *words.planning.outcome_lines(replay))
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
-            self.closing += words.replay.change_lines(found, args.baseline)
+            self.closing += words.planning.change_lines(found, args.baseline)
             self.exit_code = base.DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
@@ -416,7 +416,7 @@ class SweepWhatif(base.Lister):
                 name_columns(args, ("Measure", *variations, "Best"))
             runs = self._runs(sweep, args)
             effects = {site.name: site.effects for site in sites}
-            self.closing += words.replay.lost_lines(effects)
+            self.closing += words.planning.lost_lines(effects)
             if args.output:
                 with self.effects.change("sweep", args.output, "may be written", "is written"):
                     write(runs)

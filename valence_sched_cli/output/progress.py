@@ -141,7 +141,7 @@ def run_counter(progress: model.diagnostic.Progress, subject: str, finished: int
         nonlocal made
         made += more
         done, elapsed = finished + made, time.monotonic() - started
-        progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
+        progress.begin(subject, words.planning.progress_text(done, made, total, elapsed))
         return done
 
     return count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.model import replay as model
 from valence_sched.model.quantity import resource_title
-from valence_sched.words import replay as words
+from valence_sched.words import planning as words
 from valence_sched_cli.output.cells import Amount, Shown, fields, painted, pairs
 from valence_sched_cli.output.table import Table
 

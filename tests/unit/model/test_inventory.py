@@ -13,13 +13,7 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from tests.unit.store.site import podm
 from valence_sched.errors import UnknownName
-from valence_sched.model.claim import (
-    PodmRemainder,
-    Usage,
-    subtract_usage,
-    sum_devices,
-    unmanaged_blocks,
-)
+from valence_sched.model.claim import PodmRemainder, Usage, sum_devices, unmanaged_blocks
 from valence_sched.model.inventory import (
     FREE_STATUS,
     Accelerator,
@@ -47,6 +41,10 @@ from valence_sched.model.registration import (
 from valence_sched.testing import request
 
 STATES = CompositionState.__args__
+
+
+def subtracted(site, usage):
+    return PodmRemainder(site, usage).podm
 
 
 class TestSlots(unittest.TestCase):
@@ -272,7 +270,7 @@ class TestSubtraction(unittest.TestCase):
     """A podm minus the held blocks."""
 
     def statuses(self, held, *blocks):
-        site = subtract_usage(lean({"id": "p", "blocks": list(blocks)}), Usage(blocks=held))
+        site = subtracted(lean({"id": "p", "blocks": list(blocks)}), Usage(blocks=held))
         return [msgspec.json.decode(b.status, type=Status) if b.status else None
                 for b in site.blocks]  # fmt: skip
 
@@ -295,7 +293,7 @@ class TestSubtraction(unittest.TestCase):
     def test_an_amount_that_is_held_is_used_and_nodes_to_be_are_listed(self):
         site = lean({"id": "p", "stocks": [{"uri": "m", "resource": "r", "total": 9, "used": 1}]})
         node = Node(uri="claim:1#1", owner="o")
-        found = subtract_usage(site, Usage(amounts={"m": 2.5}, nodes=(node,)))
+        found = subtracted(site, Usage(amounts={"m": 2.5}, nodes=(node,)))
         self.assertEqual((3.5, (node,)), (found.stocks[0].used, found.nodes))
 
     def test_taken_one_by_one_the_same_is_left_as_taken_at_once(self):
@@ -307,7 +305,7 @@ class TestSubtraction(unittest.TestCase):
         remaining.subtract(Usage(blocks={"a": 1, "s": 1, "went": 1}, nodes=tuple(nodes[1:2])))
         remaining.subtract(Usage(amounts={"m": 2.5}, nodes=tuple(nodes[2:])))
         whole = Usage(blocks={"s": 2, "a": 1}, amounts={"m": 2.5}, nodes=tuple(nodes))
-        self.assertEqual(subtract_usage(site, whole), remaining.podm)
+        self.assertEqual(subtracted(site, whole), remaining.podm)
 
     def test_a_block_that_a_reading_drops_stays_with_its_node(self):
         shared = cpu("s", 8, status={"shareable": True, "max_compositions": 3, "compositions": 1})
@@ -331,7 +329,7 @@ class TestSubtraction(unittest.TestCase):
         )
         self.assertEqual("p: node n-1 is read without b, s and 1 other node alike: its blocks stay "
                          "held (podm claim reap, if they are gone)", found.lost)  # fmt: skip
-        (alone,) = subtract_usage(lean({"id": "p"}), Usage(settled=(two,))).nodes or (None,)
+        (alone,) = subtracted(lean({"id": "p"}), Usage(settled=(two,))).nodes or (None,)
         self.assertIsNone(alone)  # the pod manager no longer has its block
 
     def test_a_node_that_a_reading_shows_is_not_lost(self):
@@ -346,13 +344,13 @@ class TestSubtraction(unittest.TestCase):
 
     def test_nothing_held_is_the_same_podm(self):
         site = lean({"id": "p", "blocks": [cpu("a", 8)]})
-        self.assertIs(site, subtract_usage(site, Usage()))
+        self.assertIs(site, subtracted(site, Usage()))
 
     def test_the_very_next_decision_is_without_it(self):
         engine = engine_of({"id": "p", "blocks": [cpu("a", 8), cpu("b", 8)]})
         site = lean({"id": "p", "blocks": [cpu("a", 8), cpu("b", 8)]})
         for held, blocks in (({"a": 1}, ["b"]), ({"a": 1, "b": 1}, []), ({}, ["a"])):
-            engine.replace(subtract_usage(site, Usage(blocks=held)))
+            engine.replace(subtracted(site, Usage(blocks=held)))
             placed = engine.select_destinations(request(ASKED)).placements
             self.assertEqual(blocks, [b.uri for p in placed for b in p.chosen.blocks])
 

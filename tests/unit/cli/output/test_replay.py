@@ -19,7 +19,7 @@ from valence_sched.model.replay import (
     ReplaySeries,
     changes,
 )
-from valence_sched.words.replay import change_lines, outcome_lines
+from valence_sched.words.planning import change_lines, outcome_lines
 from valence_sched_cli.output.replay import (
     LONG_COLUMNS,
     MOST_RESOURCES,
