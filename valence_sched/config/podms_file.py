@@ -16,17 +16,11 @@ from msgspec.structs import asdict
 
 from valence_sched import files
 from valence_sched.errors import CredentialError, InputError
-from valence_sched.model import (
-    base,
-    codec,
-    decode_error,
-    http,
-    podm_address,
-    quantity,
-    registration as nouns,
-)
+from valence_sched.model import codec, decode_error, http, podm_address, registration as nouns
+from valence_sched.model.base import Fact
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
 from valence_sched.model.need import Taint
+from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import PasswordReference
 
 MAX_PASSWORD_BYTES = 1 << 16  # size of a file with one password
@@ -187,7 +181,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     capabilities: str | dict[Name, Name | tuple[Name, ...]] = {}
     traits: tuple[Name, ...] = ()
     location: str | tuple[str, ...] | None = None
-    facts: dict[Name, base.Fact] = {}
+    facts: dict[Name, Fact] = {}
     max_blocks: Positive | dict[BlockType, Positive] = {}
     parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
     hosts: nouns.Hosts = "unmanaged"
@@ -243,7 +237,7 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
         raise InputError(file, path, "a value other than text", "a reference", f"write {REFERENCE}")
     known = {"env", "file"}
     if known.issuperset(password) and len(values) != 1:
-        found = quantity.format_count(len(values), "reference")
+        found = format_count(len(values), "reference")
         raise InputError(file, path, found, "1 reference", f"write {REFERENCE}")
     if not nouns.is_variable(password.get("env") or "_"):
         raise InputError(file, f"{path}.env", "an invalid environment variable name", REFERENCE)

@@ -23,7 +23,7 @@ from valence_sched.core.ranking import random_order, rank_rows
 from valence_sched.errors import StaleOffer
 from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.request import DOMAINS, MAX_NODES, Request
 from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Mask, View, domain_values
@@ -83,7 +83,7 @@ def with_candidates(
 
 def _offers(context: EvaluationContext, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
     group = context.request.group
-    domains = group.known_domains if group else ()
+    domains = dict.fromkeys((*DOMAINS, *group.domains)) if group else ()
     for node in nodes:
         podm = context.view.podm(node.chosen.row)
         place = {domain: tuple(sorted(domain_values(podm, domain))) for domain in domains}

@@ -77,8 +77,9 @@ class ReadSchedule:
         """Make a pod manager due soon: it may have changed since its last reading began."""
         if entry := self._entries.get(name):
             entry.hinted = entry.running
-            earliest = entry.started + self._pace.hinted_pause_s(entry.failures)
-            entry.due = min(entry.due, max(now, earliest))
+            shortest = self._pace.event_pause_s
+            doubled = min(self._pace.interval_s, shortest * 2.0 ** min(entry.failures, 30))
+            entry.due = min(entry.due, max(now, entry.started + max(shortest, doubled)))
 
     def start_due(self, now: float, most: int) -> Iterator[str]:
         """Mark up to ``most`` due pod managers as running, the longest due first; yield them."""

@@ -157,7 +157,7 @@ class LiveReader:
         keys: list[Hashable] = [identity]
         if podm_address.is_address(identity) and podm.blocks:
             blocks = frozenset(block.uri for block in podm.blocks)
-            keys.append((podm_address.address_of(identity), blocks))
+            keys.append((identity.rpartition(":")[0], blocks))  # without the port
         for key in keys:
             other = self._services.setdefault(key, podm.id)
             if other != podm.id:

@@ -27,7 +27,7 @@ from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.diagnostic import Diagnostic, EffectLog
 from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
+from valence_sched.model.podm_address import endpoint_key, is_address
 from valence_sched.model.profile import URL_PASSWORD
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import AUTO, PasswordReference, Registration
@@ -130,7 +130,7 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
     else a new member. A known member without a zone gets its region as zone.
     """
     for one in catalogue:
-        same = [m for m in known if same_endpoint(m.registration.url, one.url)]
+        same = [m for m in known if endpoint_key(m.registration.url) == endpoint_key(one.url)]
         same += [m for m in known if m.registration.name == one.name]
         if not same:
             yield Member(one, "the service catalogue", False)
@@ -319,7 +319,7 @@ class Registry:
         known = self.get(registration.name)
         if _tls_files(registration) != _tls_files(known):
             _check_certificates(registration)
-        if not same_endpoint(known.url, registration.url):
+        if endpoint_key(known.url) != endpoint_key(registration.url):
             found = self._find_identity(registration, password)
             if found and known.identity and not is_address(known.identity):
                 if found != known.identity:

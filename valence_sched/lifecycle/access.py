@@ -227,7 +227,9 @@ class PodmAccess:
         The dialect of such a pod manager only reads, or cannot allocate the amounts from stocks.
         """
         found: dict[str, str] = {}
-        if not (resources := request.stock_resources):
+        every = (one.needs for one in request.alternatives)
+        stocks = ({need.resource for need in needs if need.kind == "stock"} for needs in every)
+        if not (resources := set.intersection(*stocks)):
             return found
         for name, podm in self.store.load_podms().items():
             make_dialect = self.dialects.get(podm.driver or "")

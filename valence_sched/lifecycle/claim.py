@@ -20,9 +20,8 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import ClaimLost, ClaimState, StaleOffer
 from valence_sched.lifecycle.follower import Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
-from valence_sched.model.custom_resource import declared_amounts
 from valence_sched.model.decision import Candidate, Report
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import DECLARED_SCHEME, free_amount, to_json
 from valence_sched.model.need import NodeRequest
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
@@ -228,7 +227,8 @@ class Claimer:
         wanted, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
             base, generation = self._follower.base(podm), self._follower.generation(podm)
-            declared = tuple(Grant(*one) for one in sorted(declared_amounts(base).items()))
+            stocks = {it.uri: it for it in base.stocks if it.uri.startswith(DECLARED_SCHEME)}
+            declared = tuple(Grant(uri, free_amount(it)) for uri, it in sorted(stocks.items()))
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
             parts.append(replace(part, declared_stocks=declared, request=wanted))
         group = request.group.name if request.group else None
@@ -257,7 +257,7 @@ def _allocation(
         pool=view.pools[fit.row].id,
         blocks=tuple(table.uris[block] for block in fit.blocks),
         grants=tuple(Grant(one.uri, amount, one.resource, one.unit) for one, amount in granted),
-        places=request.constrained_places,
+        places=tuple(sorted({it.place for one in request.alternatives for it in one.topology})),
         flavor=request.flavor,
         score=score,
         charges={name: float(amount) for name, amount in sorted(charges.items())},

@@ -3,7 +3,7 @@
 
 import fnmatch
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -14,13 +14,8 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import DECLARED_SCHEME, Amount, Name, Podm, Stock
 from valence_sched.model.need import MEASURES
 
-WHOLE_DEVICES: Mapping[str, str] = {
-    "processor": "processors",
-    "accelerator": "accelerators",
-    "memory": "memory",
-    "drive": "drives",
-    "nic": "nics",
-}
+_KINDS = ("processor", "accelerator", "memory", "drive", "nic")
+WHOLE_DEVICES = dict(zip(_KINDS, inventory.Devices.__struct_fields__, strict=True))
 
 
 class CustomResource(Noun, frozen=True, kw_only=True):
@@ -186,9 +181,3 @@ def with_declared(podm: Any, declared: DeclaredResources | None) -> Any:
         return podm
     stocks, blocks = declared.all_stocks(podm), declared.all_blocks(podm)
     return msgspec.structs.replace(podm, stocks=stocks, blocks=blocks)
-
-
-def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
-    """Return the free amount of the declared stocks of a pod manager, by URI."""
-    stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
-    return {stock.uri: inventory.free_amount(stock) for stock in stocks}

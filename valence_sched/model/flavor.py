@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from valence_sched.errors import is_not, must_be, one_line, suggest
 from valence_sched.model import need
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import capability_map
+from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.need import Alternative, NameRequirements, Need, NeedKind, need_for_stock
 from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
 
@@ -198,7 +198,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def capability_map(self) -> dict[str, tuple[str, ...]]:
-        return capability_map(self.capabilities)
+        return parse_capabilities(self.capabilities)
 
     @property
     def aggregate_names(self) -> NameRequirements:

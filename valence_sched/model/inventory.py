@@ -343,8 +343,10 @@ def parse_status(text: bytes) -> Status:
     return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
-def parse_capabilities(text: str) -> Capabilities:
+def parse_capabilities(text: str | Capabilities) -> Capabilities:
     """Parse ``key=value;value, key=value`` into ``{key: (values…)}``; ValueError for other text."""
+    if not isinstance(text, str):
+        return text
     capabilities: Capabilities = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = item.partition("=")
@@ -361,11 +363,6 @@ def capabilities_in(text: str, file: str, path: str) -> Capabilities:
         return parse_capabilities(text)
     except ValueError as error:
         raise InputError(file, f"{path}.capabilities", str(error)) from None
-
-
-def capability_map(capabilities: str | Capabilities) -> Capabilities:
-    """Return capabilities as a map; ValueError if their text does not parse."""
-    return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
 
 
 def to_json(value: object) -> bytes:

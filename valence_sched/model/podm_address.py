@@ -77,11 +77,6 @@ def strip_service_root(url: str) -> str:
     return bare.removesuffix(SERVICE_ROOT).removesuffix("/redfish").rstrip("/") or url
 
 
-def same_endpoint(url: str, other: str) -> bool:
-    """Return whether two URLs are of the same pod manager."""
-    return endpoint_key(url) == endpoint_key(other)
-
-
 def endpoint_key(url: str) -> EndpointKey:
     """Return a key that is equal for all URLs of one pod manager."""
     parts: SplitResult = urlsplit(strip_service_root(url))
@@ -113,11 +108,6 @@ def uuid_identity(text: object) -> str | None:
 def is_address(identity: str | None) -> bool:
     """Return whether an identity is an address."""
     return identity is not None and identity.startswith(ADDRESS_KIND)
-
-
-def address_of(identity: str) -> str:
-    """Return the host of an identity by address, without its port."""
-    return identity.removeprefix(ADDRESS_KIND).rpartition(":")[0]
 
 
 def contradicts(known: str | None, found: str | None) -> bool:

@@ -103,10 +103,6 @@ class ReadPace(Struct, frozen=True, kw_only=True):
         pause_s = max(self.interval_s, min(self.backoff_s, doubled)) if failures else doubled
         return pause_s * (1.0 + self.jitter * (2.0 * draw - 1.0))
 
-    def hinted_pause_s(self, failures: int) -> float:
-        doubled = self.event_pause_s * 2.0 ** min(failures, 30)
-        return max(self.event_pause_s, min(self.interval_s, doubled))
-
 
 class ReadFailure(Noun, frozen=True, kw_only=True):
     """A failed last reading of a pod manager; ``reason`` is a line without the pod manager's name.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from valence_sched.errors import UnknownName, is_not, must_be
@@ -382,11 +381,6 @@ def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -
     expansion = 1.96 + 2.37 / freedom + 2.82 / freedom**2
     student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else expansion
     return fmean(differences) > student * error
-
-
-def to_line(run: SweepRun) -> bytes:
-    """Return a run as a line of JSON Lines; its measures keep their order."""
-    return msgspec.json.encode(run) + b"\n"
 
 
 def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:

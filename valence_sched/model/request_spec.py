@@ -15,7 +15,7 @@ from valence_sched.model import expression, extra_specs
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
-from valence_sched.model.inventory import capabilities_in, capability_map
+from valence_sched.model.inventory import capabilities_in, parse_capabilities
 from valence_sched.model.need import NameRequirements, Proximity, Toleration
 from valence_sched.model.quantity import number_of, parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
@@ -188,7 +188,7 @@ def compile_request(
         zone=spec.zone or flavor.zone,
         aggregates=flavor.aggregate_names.plus(NameRequirements.of(spec.aggregates)),
         locations=spec.locations or flavor.locations,
-        capabilities=flavor.capability_map | capability_map(spec.capabilities),
+        capabilities=flavor.capability_map | parse_capabilities(spec.capabilities),
         attributes=others | attributes,
         traits=flavor.traits.plus(spec.traits),
         where=["and", *both] if len(both) == 2 else next(iter(both), None),

@@ -61,7 +61,7 @@ def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
         if FIELDS.get(key, key) in wanted:
             selected[key] = value
         elif key == "capabilities":
-            parsed = parse_capabilities(value) if isinstance(value, str) else _object(stats, key)
+            parsed = parse_capabilities(value if isinstance(value, str) else _object(stats, key))
             names = [name for name in parsed if f"capabilities.{name}" in wanted]
             selected[key] = {name: parsed[name] for name in names}
         elif key == "facts":

@@ -336,12 +336,6 @@ class ValenceNodeBody(Noun, frozen=True, kw_only=True):
     properties: Properties | None = None
     podm_id: str | None = None
 
-    def nodes_body(self) -> NodesBody:
-        """Return the body of our API; ValueError as for a request."""
-        podms, flavor = (self.podm_id,) if self.podm_id is not None else (), self.flavor_id
-        spec = RequestSpec(id=self.name, flavor=flavor, properties=self.properties, podms=podms)
-        return NodesBody(request=spec)
-
 
 class EventBody(msgspec.Struct, frozen=True, kw_only=True):
     """A Redfish event of a pod manager; other fields are ignored."""

@@ -22,10 +22,12 @@ from multiprocessing import resource_tracker
 from pathlib import PurePath
 from typing import Any, BinaryIO, NamedTuple, Self
 
+from msgspec.json import encode
+
 from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import to_json
-from valence_sched.model.replay import SweepKey, SweepRun, sweep_run_of, to_line
+from valence_sched.model.replay import SweepKey, SweepRun, sweep_run_of
 from valence_sched.planning import workload as workloads
 from valence_sched.planning.replay import check_runs, replay_one
 from valence_sched.planning.site import Site
@@ -130,7 +132,7 @@ def encoder(file: str) -> Encode:
     """Return the encoder for a suffix. UsageError: it is unknown. SchedulerError: no pyarrow."""
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
-        return lambda runs: b"".join(map(to_line, runs))
+        return lambda runs: b"".join(encode(run) + b"\n" for run in runs)
     if suffix == ".csv":
         return _csv
     if suffix == ".parquet":
@@ -225,7 +227,7 @@ class SweepJournal:
 
     def add(self, run: SweepRun) -> None:
         """Add a finished run; SchedulerError if it cannot be written."""
-        line = to_line(run)
+        line = encode(run) + b"\n"
         try:
             if os.fstat(self._stream.fileno()).st_size != self._whole:
                 self._stream.truncate(self._whole)

@@ -19,6 +19,7 @@ from valence_sched.model import claim, codec, http, redact, verbs, zone
 from valence_sched.model.http import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
+from valence_sched.model.request_spec import RequestSpec
 from valence_sched.service import routes, visibility
 from valence_sched.service.call import (
     KEY_HEADER,
@@ -72,8 +73,11 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     if kind is verbs.NodesBody and _is_of_valence(data):
         document = codec.decode(data, dict[str, Any], NAME)
         valence = codec.convert(document, verbs.ValenceNodeBody, NAME)
+        podms = () if valence.podm_id is None else (valence.podm_id,)
+        flavor, own = valence.flavor_id, valence.properties
         try:
-            return valence.nodes_body()
+            spec = RequestSpec(id=valence.name, flavor=flavor, properties=own, podms=podms)
+            return verbs.NodesBody(request=spec)
         except ValueError as error:
             text = str(error).removeprefix("Expected ")
             raise errors.InputError(NAME, "$", expected=text) from None

@@ -127,17 +127,12 @@ def outcome_lines(
     yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
 
 
-def zone_notes(report: Report) -> Iterator[str]:
-    """Yield a line for each zone without an answer and for the zones that were not queried."""
-    yield from phrases.zone_lines(report.zones) if report.zones else ()
-
-
 def summary_lines(
     result: decision.DecisionResult, *, explain: bool, names_id: bool = False
 ) -> Iterator[str]:
     """Yield the lines about a decision beside its rows, the outcome last."""
     report = result.report
-    yield from map("warning: {}".format, (*report.warnings, *zone_notes(report)))
+    yield from map("warning: {}".format, (*report.warnings, *phrases.zone_lines(report.zones)))
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[: decision.MAX_LISTED_PODMS]:

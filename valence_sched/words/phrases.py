@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value, is_number
@@ -346,11 +346,11 @@ def _uncounted(reason: Reason, found: Uncounted) -> str:
     return ", ".join(texts)
 
 
-def zone_lines(zones: DecisionZones) -> Iterator[str]:
+def zone_lines(zones: DecisionZones | UnsetType) -> Iterator[str]:
     """Yield a line for the zones without an answer, and one for the zones not queried."""
-    if zones.silent:
+    if zones and zones.silent:
         yield f"no answer from {_listed(zones.silent)}: a better candidate may be missing"
-    if zones.excluded:
+    if zones and zones.excluded:
         yield f"not queried: {_listed(zones.excluded)}"
 
 

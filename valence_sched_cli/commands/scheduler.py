@@ -38,7 +38,7 @@ class ExplainScheduler(base.Lister):
             self.closing.append(f"the report holds no reasons for {who}")
         single = isinstance(document, model.decision.Report)
         for one in [document] if single else reports.values():
-            self.closing += cells.warning_lines(words.decision.zone_notes(one))
+            self.closing += cells.warning_lines(words.phrases.zone_lines(one.zones))
         if not single:
             explained = ((name, output.decision.verdict_rows(one)) for name, one in reports.items())
             rows = ((name, *row) for name, some in explained for row in some)

@@ -14,7 +14,7 @@ from valence_sched.model import decision as model
 from valence_sched.model.claim import Claim, node_allocations
 from valence_sched.model.quantity import format_count
 from valence_sched.words import decision as words
-from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
+from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase, zone_lines
 from valence_sched_cli.output import cells, table
 from valence_sched_cli.output.cells import fields, grants_cell, hang, warning_lines
 
@@ -111,7 +111,7 @@ def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
 def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about several requests; the last line is the outcome of all."""
     report, failure = decisions.report, decisions.failure
-    notes = (note for one in report.decisions for note in words.zone_notes(one))
+    notes = (note for one in report.decisions for note in zone_lines(one.zones))
     yield from warning_lines(dict.fromkeys((*report.warnings, *notes)))
     for name, result in zip(names, decisions.results, strict=False):
         if result.details is not None and failure in (None, result.report):

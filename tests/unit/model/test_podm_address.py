@@ -6,8 +6,8 @@ import unittest
 from valence_sched.errors import InputError
 from valence_sched.model.podm_address import (
     EventAddress,
+    endpoint_key,
     is_unencrypted,
-    same_endpoint,
     strip_service_root,
     url_problem,
 )
@@ -56,9 +56,9 @@ class TestUrl(unittest.TestCase):
             self.assertEqual("https://h", strip_service_root(url))
 
     def test_two_urls_lead_to_one_place_whatever_is_left_out(self):
-        self.assertTrue(same_endpoint("https://H:443/redfish/v1/", "https://h"))
-        self.assertFalse(same_endpoint("https://h", "http://h"))
-        self.assertFalse(same_endpoint("https://h:8443", "https://h"))
+        self.assertEqual(endpoint_key("https://H:443/redfish/v1/"), endpoint_key("https://h"))
+        self.assertNotEqual(endpoint_key("https://h"), endpoint_key("http://h"))
+        self.assertNotEqual(endpoint_key("https://h:8443"), endpoint_key("https://h"))
 
     def test_only_plain_http_to_another_host_is_in_the_clear(self):
         for url in ("http://10.0.0.1", "http://podm.example.com:8000", "http://[2001:db8::1]/"):
