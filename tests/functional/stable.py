@@ -25,9 +25,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import valence_sched
 from tests.functional.programs import ROOT
 from tests.functional.test_widths import command_of, every_screen, has_formats
+from tests.schemas import NOUNS
 from tests.unit.test_entry_points import COMMANDS, declared
 from valence_sched import errors
-from valence_sched.config.schemas import NOUNS
 from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.server.main import parser as service_parser
 from valence_sched.service.metrics import Metrics, StateFacts

@@ -13,6 +13,7 @@ import jsonschema
 import yaml
 
 import valence_sched
+from tests import schemas
 from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
 from tests.functional.renew_golden import (
     CHECKED,
@@ -23,7 +24,6 @@ from tests.functional.renew_golden import (
     answers,
     decisions,
 )
-from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
 NAMES = ("check", "decision", "decisions", "drain", "flavor", "inventory", "ironic", "node-change",

@@ -22,7 +22,6 @@ from valence_sched.testing import generate, view
 #: The modules that create files, and their rows of the table.
 WRITERS = {
     "config/podms_file": ["secure file"],
-    "config/schemas": [],  # used only in development
     "drivers/crawl/cache": ["cache of documents"],
     "drivers/files/tree": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],

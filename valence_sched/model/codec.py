@@ -230,17 +230,18 @@ class DocumentHead(msgspec.Struct):
     digest: str = ""
 
 
-def decode_head(data: bytes, schema: str, ours: str, file: str) -> DocumentHead:
-    """Return the head of a document, with the errors of :func:`check_schema`."""
+def decode_document(
+    data: bytes, kind: type[T], schema: str, ours: str, file: str, *, has_digest: bool = False
+) -> tuple[T, list[str]]:
+    """Decode a document without its unknown fields, with a warning that names some of them.
+
+    Errors as for :func:`check_schema`; with ``has_digest`` also for a digest of other content.
+    """
     head = decode(data, DocumentHead, file)
     check_schema(head.schema, head.version, schema, ours, file)
-    return head
-
-
-def decode_known_fields(
-    data: bytes, kind: type[T], file: str, version: str, ours: str
-) -> tuple[T, list[str]]:
-    """Decode a document without its unknown fields, with a warning that names some of them."""
+    if has_digest and head.digest != document_digest(data):
+        found, hint = "the digest of other content", "the plan was changed: make it again"
+        raise InputError(file, "$.digest", found, "the digest of this plan", hint)
     check_depth(data, file)
     unknown: list[str] = []
     (known_type,) = types_at(kind, "$")
@@ -248,7 +249,7 @@ def decode_known_fields(
     names = ", ".join(unknown[:MAX_NAMED_FIELDS])
     if len(unknown) > MAX_NAMED_FIELDS:
         names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
-    text = f"{file}: version {version} is newer than {ours}: ignored unknown fields: {names}"
+    text = f"{file}: version {head.version} is newer than {ours}: ignored unknown fields: {names}"
     return decode(msgspec.json.encode(known), kind, file), [text] if unknown else []
 
 
@@ -259,17 +260,6 @@ def document_digest(data: bytes) -> str:
     document.pop("signature", None)
     content = msgspec.json.encode(document, order="deterministic")
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def decode_with_digest(
-    data: bytes, kind: type[T], schema: str, ours: str, file: str
-) -> tuple[T, list[str]]:
-    """Decode a plan, with warnings; InputError if its digest is of other content."""
-    head = decode_head(data, schema, ours, file)
-    if head.digest != document_digest(data):
-        found, hint = "the digest of other content", "the plan was changed: make it again"
-        raise InputError(file, "$.digest", found, "the digest of this plan", hint)
-    return decode_known_fields(data, kind, file, head.version, ours)
 
 
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:

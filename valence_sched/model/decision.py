@@ -458,9 +458,8 @@ class Ranking(Struct, frozen=True, kw_only=True):
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
     """Parse a report of one or several decisions, with warnings; InputError or NewerSchema."""
     many = codec.decode(data, codec.DocumentHead, file).schema == DECISIONS_SCHEMA
-    head = codec.decode_head(data, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report
-    return codec.decode_known_fields(data, kind, file, head.version, VERSION)
+    return codec.decode_document(data, kind, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
 
 
 class DecisionSummary(Struct, frozen=True, kw_only=True):

@@ -180,7 +180,7 @@ def plan_change(change: NodeChange, result: NodeChangeResult) -> NodeChangePlan:
 
 def parse_change_plan(data: bytes, file: str) -> tuple[NodeChangePlan, list[str]]:
     """Parse the plan of a change, with warnings; errors as for a plan."""
-    return codec.decode_with_digest(data, NodeChangePlan, SCHEMA, VERSION, file)
+    return codec.decode_document(data, NodeChangePlan, SCHEMA, VERSION, file, has_digest=True)
 
 
 LEAST_DRAIN_S, MOST_DRAIN_S = 1, 3600

@@ -128,7 +128,7 @@ def signed_content(plan: Plan) -> bytes:
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
     """Parse a plan, with warnings; InputError if it is invalid or was changed, or NewerSchema."""
-    return codec.decode_with_digest(data, Plan, SCHEMA, VERSION, file)
+    return codec.decode_document(data, Plan, SCHEMA, VERSION, file, has_digest=True)
 
 
 def plan_drift(

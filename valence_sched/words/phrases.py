@@ -404,8 +404,7 @@ def held_line(claim: Claim) -> str:
     """Return the resources that a claim holds, their pod managers, and the end of the claim."""
     blocks = sum(part.blocks.total() for part in claim.parts)
     amounts = sum(len(part.amounts) for part in claim.parts)
-    held = ((blocks, "block"), (amounts, "amount"))
-    what = " and ".join(format_count(number, noun) for number, noun in held if number)
+    what = format_parts(blocks, amounts)
     some = len(claim.podms) > MOST_CLAIM_PODMS
     podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
     until = "" if claim.expires_at is None else f" until {expiry_text(claim)}"

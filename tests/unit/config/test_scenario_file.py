@@ -7,8 +7,8 @@ import unittest
 import jsonschema
 import msgspec
 
+from tests import schemas
 from tests.unit.config.refusal import refusal
-from valence_sched.config import schemas
 from valence_sched.config.scenario_file import parse_checks, parse_scenarios
 from valence_sched.errors import InputError, NewerSchema, SchedulerError
 from valence_sched.model.check import check_name

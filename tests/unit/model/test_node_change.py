@@ -8,7 +8,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from valence_sched.config.schemas import json_schema
+from tests.schemas import json_schema
 from valence_sched.errors import InputError, NewerSchema, RequestError
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.flavor import Properties

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import ValidationError
 from msgspec.structs import replace
 
+from tests.schemas import json_schema
 from tests.unit.core.deciders import built_in
 from tests.unit.store.site import CORES, podm
-from valence_sched.config.schemas import json_schema
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import DuplicateId, InputError, NewerSchema

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schemas of documents, generated from the nouns: ``python -m …schemas FOLDER``."""
+"""The JSON Schemas of documents, generated from the nouns: ``python -m tests.schemas FOLDER``."""
 
 import inspect
 import sys
