@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from valence_sched.config.foreign import base
-from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, strip_ignored
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model import decode_error, request
@@ -52,9 +51,7 @@ def parse_flavors(
     lines: list[str] = []
     parse = _parse_own_flavor if isinstance(data, ShippedJson) else parse_flavor
     for path, item in _items(load_yaml(data, file), "flavors", file):
-        parsed = parse(item, DocumentCursor(file, path, ignored), known)
-        flavors.append((path, parsed.flavor))
-        lines += parsed.remarks
+        flavors.append((path, parse(item, DocumentCursor(file, path, ignored, lines), known)))
     if remarks is not None:
         remarks += lines
     if isinstance(data, ShippedJson):  # tests check the files of this package
@@ -75,17 +72,17 @@ def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
     return [flavor for _, flavor in flavors]
 
 
-def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> Flavor:
     """Parse a flavor in the format of Nova, RSD or this project; the last includes Valence's."""
     from valence_sched.config.foreign import nova, rsd  # not needed for built-in flavors
 
     formats = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
     for recognises, parse in formats:
         if recognises(document):
-            parsed = parse(document, cursor, known)
-            if not parsed.flavor.needs:
+            flavor = parse(document, cursor, known)
+            if not flavor.needs:
                 raise cursor.error("no requirement", "at least one amount or device")
-            return parsed
+            return flavor
     return _parse_own_flavor(document, cursor, known)
 
 
@@ -97,25 +94,23 @@ class FlavorReference(Noun, frozen=True, kw_only=True):
     description: str = ""
 
 
-def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> Flavor:
     """Parse a flavor in the format of this project or of Valence, which may list totals to sum."""
     if not isinstance(document, dict):
-        return ForeignFlavor(cursor.convert(document, Flavor))
-    remarks: list[str] = []
-    body = base.strip_ignored(document, cursor, remarks, refused=_REFUSED, noted={})
+        return cursor.convert(document, Flavor)
+    body = strip_ignored(document, cursor, refused=_REFUSED, noted={})
     body = {key: value for key, value in body.items() if key not in _RECORD_FIELDS}
     if "flavor_id" in body:
-        return ForeignFlavor(_referenced_flavor(body, cursor, known()))
+        return _referenced_flavor(body, cursor, known())
     if isinstance(body.get("properties"), dict):
         properties, below = dict(body["properties"]), cursor.at("properties")
-        if isinstance(memory := properties.get("memory"), list):
-            total = _added(memory, MemorySpec, "capacity_mib", below.at("memory"))
-            properties["memory"] = total
-        if isinstance(processor := properties.get("processor"), list):
-            total = _added(processor, ProcessorSpec, "total_cores", below.at("processor"))
-            properties["processor"] = total
+        if isinstance(found := properties.get("memory"), list):
+            properties["memory"] = _added(found, MemorySpec, "capacity_mib", below.at("memory"))
+        if isinstance(found := properties.get("processor"), list):
+            at = below.at("processor")
+            properties["processor"] = _added(found, ProcessorSpec, "total_cores", at)
         body["properties"] = properties
-    return ForeignFlavor(cursor.convert(body, Flavor), tuple(remarks))
+    return cursor.convert(body, Flavor)
 
 
 def _referenced_flavor(

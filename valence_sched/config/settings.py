@@ -159,9 +159,9 @@ class Configuration:
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
         """Convert a Nova flavor; a bare metal one becomes the flavor that its class names."""
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
-        parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
-        self.remarks += parsed.remarks
-        return parsed.flavor
+        flavor = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
+        self.remarks += cursor.remarks
+        return flavor
 
     def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
         flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]

@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error text of a refused document."""
+"""A parsed flavor, and the error text of a refused document."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from valence_sched.config.foreign.base import DocumentCursor
+from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError, SchedulerError
+from valence_sched.model.flavor import Flavor
+
+
+class Parsed(NamedTuple):
+    """A flavor, and the remarks on keys that have no effect."""
+
+    flavor: Flavor
+    remarks: tuple[str, ...]
+
+
+def parsed(document: Any, *, known: Any = dict, ignored: tuple[str, ...] = ()) -> Parsed:
+    cursor = DocumentCursor("f", ignored=ignored)
+    return Parsed(parse_flavor(document, cursor, known), tuple(cursor.remarks))
 
 
 def refusal(function: Callable[..., Any], *arguments: Any, kind: type[SchedulerError] = InputError,

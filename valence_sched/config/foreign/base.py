@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
+"""Foreign formats: a cursor into the document, with remarks on keys that have no effect.
 
 A key that restricts the choice in an unsupported way is an error. A key that matters only after the
 node is placed is accepted, with a remark that the choice does not use it.
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
@@ -22,19 +22,16 @@ FlavorLookup = Callable[[], Mapping[str, Flavor]]
 _PLAIN = re.compile(r"\w+")
 
 
-class ForeignFlavor(Struct, frozen=True):
-    """A parsed flavor, and a line about each key that has no effect."""
-
-    flavor: Flavor
-    remarks: tuple[str, ...] = ()
-
-
 class DocumentCursor(Struct, frozen=True):
-    """A position in a document: file and path; ``ignored`` extra specs are skipped."""
+    """A position in a document: file and path; ``ignored`` extra specs are skipped.
+
+    All cursors of a document share its ``remarks``, a line about each key that has no effect.
+    """
 
     file: str
     document_path: str = "$"
     ignored: tuple[str, ...] = ()
+    remarks: list[str] = field(default_factory=list)
 
     def at(self, step: str | int) -> Self:
         plain = isinstance(step, str) and _PLAIN.fullmatch(step)
@@ -44,20 +41,15 @@ class DocumentCursor(Struct, frozen=True):
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
         return InputError(self.file, self.document_path, found, expected, hint)
 
-    def remark(self, text: str) -> str:
-        return one_line(f"{self.file}: {self.document_path}: {text}")
+    def remark(self, text: str) -> None:
+        self.remarks.append(one_line(f"{self.file}: {self.document_path}: {text}"))
 
     def convert(self, value: object, type_: type[T]) -> T:
         return convert(value, type_, self.file, self.document_path)
 
 
 def strip_ignored(
-    document: Any,
-    cursor: DocumentCursor,
-    remarks: list[str],
-    *,
-    refused: Mapping[str, str],
-    noted: Mapping[str, str],
+    document: Any, cursor: DocumentCursor, *, refused: Mapping[str, str], noted: Mapping[str, str]
 ) -> Any:
     """Return a map without nulls and without keys that only matter after placement.
 
@@ -74,7 +66,7 @@ def strip_ignored(
             found = "a restriction that valence-sched does not support"
             raise cursor.at(key).error(found, hint=refused[key])
         if key in noted:
-            remarks.append(cursor.at(key).remark(noted[key]))
+            cursor.at(key).remark(noted[key])
         else:
             fields[key] = value
     return fields

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators, flavor as nouns
 from valence_sched.model.base import Noun
@@ -137,8 +137,8 @@ class _ExtraSpecs:
     of ``pmem`` from other keys.
     """
 
-    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
-        self.cursor, self.remarks = cursor, remarks
+    def __init__(self, cursor: DocumentCursor) -> None:
+        self.cursor = cursor
         self.amounts: dict[str, int] = {}
         self.pmem: Counter[str] = Counter()
         self.attributes: dict[str, str] = {}
@@ -150,7 +150,7 @@ class _ExtraSpecs:
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if key in self.cursor.ignored:
-            self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
+            cursor.remark("not used: --ignore-extra-spec names it")
         elif key == "hide_hypervisor_id" or (scope in VIRTUAL_SCOPES and name):
             self._apply(TUNES, text, cursor)
         elif not colon or not name:
@@ -224,7 +224,7 @@ class _ExtraSpecs:
         if effect.forbidden:
             self.implied["forbidden"].append(effect.forbidden)
         if effect is TUNES:
-            self.remarks.append(cursor.remark("not used: it tunes a virtual machine"))
+            cursor.remark("not used: it tunes a virtual machine")
 
     def check(self) -> None:
         """Raise InputError if keys contradict each other or the traits of the flavor."""
@@ -281,7 +281,7 @@ def recognises(document: Any) -> bool:
     return _is_wrapped(document) or not all(keys.isdisjoint(document) for keys in KEYS)
 
 
-def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> Flavor:
     """Parse a Nova flavor, which may refer to a ``known`` one; InputError for unsupported keys."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
@@ -298,15 +298,13 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     # convert the extra specs first, so that an error names their key as the document has it
     specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])
     template = cursor.convert(body, NovaFlavor)
-    remarks: list[str] = []
     if template.swap not in (0, "", "0", None):
-        remark = "not used: the node configures its own swap space"
-        remarks.append(cursor.at("swap").remark(remark))
-    specs = _ExtraSpecs(specs_cursor, remarks)
+        cursor.at("swap").remark("not used: the node configures its own swap space")
+    specs = _ExtraSpecs(specs_cursor)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
     specs.check()
-    return ForeignFlavor(_compile(template, specs, known), tuple(remarks))
+    return _compile(template, specs, known)
 
 
 def _is_wrapped(document: dict[Any, Any]) -> bool:
@@ -342,7 +340,7 @@ def _compile_bare_metal(
     if ours := flavors.get(bare_metal) or next(alike, None):
         if others := (*amounts, *specs.pmem):
             raise cursor.error(f"also {others[0]}", f"only the resources of flavor {ours.name!r}")
-        specs.remarks.append(cursor.remark(f"read as flavor {ours.name!r}"))
+        cursor.remark(f"read as flavor {ours.name!r}")
         traits, attributes = ours.traits.plus(flavor.traits), ours.attributes | flavor.attributes
         ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
         description = flavor.description or ours.description
@@ -352,5 +350,5 @@ def _compile_bare_metal(
         hint = "or set vcpus, ram and disk in the Nova flavor"
         raise cursor.error("no flavor of that name", f"a flavor such as {our_name!r}", hint)
     asked = "the flavor's own vcpus, ram and disk are used"
-    specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))
+    cursor.remark(f"no flavor is named {our_name!r}: {asked}")
     return replace(flavor, properties=specs.properties(template, amounts))

@@ -12,12 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from valence_sched.config.foreign.base import (
-    DocumentCursor,
-    FlavorLookup,
-    ForeignFlavor,
-    strip_ignored,
-)
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, strip_ignored
 from valence_sched.model import flavor as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import PositiveInt, Properties, Word
@@ -123,29 +118,27 @@ def recognises(document: Any) -> bool:
     )
 
 
-def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> nouns.Flavor:
     """Parse an Allocate body; InputError if it is invalid or has an unsupported restriction."""
-    remarks: list[str] = []
     boot = {"Boot": _LATER}
-    fields = strip_ignored(document, cursor, remarks, refused=REFUSED_IN_BODY, noted=boot)
+    fields = strip_ignored(document, cursor, refused=REFUSED_IN_BODY, noted=boot)
     body = cursor.convert(fields, RsdAllocateBody)
     below, noted = cursor.at("Security"), NOTED_IN_SECURITY
     refused = dict.fromkeys(("TpmPresent", "TpmInterfaceType", "TxtEnabled"), _TRAIT)
-    security = strip_ignored(body.security, below, remarks, refused=refused, noted=noted)
+    security = strip_ignored(body.security, below, refused=refused, noted=noted)
     for key in security or ():
         raise below.error(f"unknown field {key!r}", f"one of {', '.join(noted)}")
-    properties = _properties(body, cursor, remarks)
     name, description = body.name or DEFAULT_NAME, body.description or ""
-    flavor = nouns.Flavor(name=name, description=description, properties=properties)
-    return ForeignFlavor(flavor, tuple(remarks))
+    properties = _properties(body, cursor)
+    return nouns.Flavor(name=name, description=description, properties=properties)
 
 
-def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str]) -> Properties:
+def _properties(body: RsdAllocateBody, cursor: DocumentCursor) -> Properties:
     def items(key: str, found: tuple[Any, ...], type_: type[T]) -> Iterator[tuple[Any, T]]:
         noted = NOTED_IN_DEVICE.get(type_, {})
         for number, item in enumerate(found):
             at = cursor.at(key).at(number)
-            fields = strip_ignored(item, at, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
+            fields = strip_ignored(item, at, refused=REFUSED_IN_DEVICE, noted=noted)
             yield at, at.convert(fields, type_)
 
     cores = max(body.total_system_core_count or 0, body.total_processor_core_count or 0)

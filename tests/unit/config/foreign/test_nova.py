@@ -3,10 +3,8 @@
 
 import unittest
 
-from tests.unit.config.refusal import refusal
+from tests.unit.config.refusal import Parsed, parsed, refusal
 from valence_sched.config.foreign import nova
-from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
-from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError
 from valence_sched.model.flavor import GIB, Flavor, ProcessorSpec, Properties
 from valence_sched.model.need import NameRequirements
@@ -15,9 +13,9 @@ SMALL = {"name": "n", "vcpus": 4, "ram": 2048, "disk": 0}
 CORES, MEMORY = ("processor", "cores", 4), ("memory", "capacity_mib", 2048)
 
 
-def read(specs: dict | None = None, *, ignored=(), known=dict, **more) -> ForeignFlavor:
-    where = DocumentCursor("f", ignored=ignored)
-    return parse_flavor(SMALL | {"extra_specs": specs or {}} | more, where, known)
+def read(specs: dict | None = None, *, ignored=(), known=dict, **more) -> Parsed:
+    document = SMALL | {"extra_specs": specs or {}} | more
+    return parsed(document, known=known, ignored=ignored)
 
 
 def needs(specs: dict | None = None, **more) -> list[tuple]:
@@ -230,7 +228,7 @@ class TestDocuments(unittest.TestCase):
             "id": "7", "properties": specs, "access_project_ids": None, "swap": 0,
             "OS-FLV-EXT-DATA:ephemeral": 9, "rxtx_factor": 1.0, "description": None,
         }  # fmt: skip
-        found = [parse_flavor(document, DocumentCursor("f"), dict) for document in (api, client)]
+        found = [parsed(document) for document in (api, client)]
         self.assertEqual(found[0], found[1])
         self.assertEqual(("n", "7"), (found[0].flavor.name, found[0].flavor.uuid))
 
@@ -239,14 +237,14 @@ class TestDocuments(unittest.TestCase):
                "Is Public": True, "Swap": 0, "RXTX Factor": 1.0,
                "Properties": {"resources:PGPU": "1"}}  # fmt: skip
         expected = read({"resources:PGPU": "1"}, id="7", ephemeral=9)
-        self.assertEqual(expected, parse_flavor(row, DocumentCursor("f"), dict))
+        self.assertEqual(expected, parsed(row))
         row["Properties"] = {"x": "1"}
-        said = refusal(parse_flavor, row, DocumentCursor("f"), dict)
+        said = refusal(parsed, row)
         self.assertTrue(said.startswith("f: $.Properties.x: "))
         del row["Properties"]
         line = ("f: $: found no 'Properties', expected the extra specs of each flavor (openstack "
                 "flavor list --long prints them)")  # fmt: skip
-        self.assertEqual(line, refusal(parse_flavor, row, DocumentCursor("f"), dict))
+        self.assertEqual(line, refusal(parsed, row))
 
     def test_errors_name_the_place_in_that_document(self):
         for document, line in (
@@ -261,14 +259,14 @@ class TestDocuments(unittest.TestCase):
             (SMALL | {"gpus": 1}, "f: $: found unknown field 'gpus'"),
         ):  # fmt: skip
             with self.subTest(line):
-                said = refusal(parse_flavor, document, DocumentCursor("f"), dict)
+                said = refusal(parsed, document)
                 self.assertTrue(said.startswith(line), said)
 
 
 def read_hardware(vcpus: int = 1, **specs: str) -> Flavor:
     named = {key.replace("__", ":"): value for key, value in specs.items()}
     document = {"name": "n", "vcpus": vcpus, "ram": 1024, "extra_specs": named}
-    return parse_flavor(document, DocumentCursor("f"), dict).flavor
+    return parsed(document).flavor
 
 
 def cores(vcpus: int = 1, **specs: str) -> int:

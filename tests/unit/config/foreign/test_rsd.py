@@ -3,14 +3,12 @@
 
 import unittest
 
-from tests.unit.config.refusal import refusal
-from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
-from valence_sched.config.parsers import parse_flavor
+from tests.unit.config.refusal import Parsed, parsed, refusal
 from valence_sched.model.flavor import GIB
 
 
-def read(**body) -> ForeignFlavor:
-    return parse_flavor(body, DocumentCursor("f"), dict)
+def read(**body) -> Parsed:
+    return parsed(body)
 
 
 def needs(**body) -> list[tuple]:

@@ -7,10 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from tests.unit.config.refusal import refusal
+from tests.unit.config.refusal import parsed, refusal
 from valence_sched.config import parsers
-from valence_sched.config.foreign.base import DocumentCursor
-from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
@@ -24,7 +22,7 @@ def known() -> dict[str, Flavor]:
 
 
 def read(document) -> Flavor:
-    return parse_flavor(document, DocumentCursor("f"), known).flavor
+    return parsed(document, known=known).flavor
 
 
 def needs(**properties) -> list[tuple]:
@@ -96,9 +94,8 @@ class TestBodies(unittest.TestCase):
             ({UUID: named, "big": big}, UUID),
         ):
             with self.subTest(name):
-                cursor = DocumentCursor("f")
-                parsed = parse_flavor({"flavor_id": UUID}, cursor, lambda flavors=flavors: flavors)
-                self.assertEqual(name, parsed.flavor.name)
+                found = parsed({"flavor_id": UUID}, known=lambda flavors=flavors: flavors)
+                self.assertEqual(name, found.flavor.name)
 
     def test_a_flavor_nobody_knows_is_named_with_the_nearest(self):
         line = "f: $.flavor_id: no flavor named 'bigg' (did you mean 'big'?)"
@@ -220,7 +217,7 @@ class TestRead(unittest.TestCase):
     @given(DOCUMENTS)
     def test_it_is_a_flavor_or_an_error_of_one_line(self, document):
         try:
-            found = parse_flavor(document, DocumentCursor("f"), dict)
+            found = parsed(document)
         except SchedulerError as error:
             self.assertTrue(str(error).startswith("f: $"), error)
             self.assertNotIn("\n", str(error))
