@@ -40,12 +40,9 @@ def parse_flavors(
 ) -> list[Flavor]:
     """Parse a flavors file: a list, a list under ``flavors``, or a single flavor.
 
-    A flavor is in the format of this project, of Valence, of Nova or of an RSD pod manager.
     ``known`` returns the flavors that the file may name. Each key without an effect adds a line to
-    ``remarks``. ``ignored`` are the keys of Nova's extra specs to skip.
-
-    Raises InputError for an invalid document, UnknownName for an unknown flavor, and RequestError
-    for a flavor that contradicts itself.
+    ``remarks``. ``ignored`` are the keys of Nova's extra specs to skip. InputError for an invalid
+    document, UnknownName for an unknown flavor, RequestError for one that contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []

@@ -270,12 +270,11 @@ class Configuration:
     def resolve_near(
         self, resources: Iterable[nouns.ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[need.Proximity, ...]:
-        """Return the locations of external resources.
+        """Return the locations of external resources; else UnknownName or RequestError.
 
-        Searches the maps and resolvers that ``sources`` name, then the user's own map. Queries the
-        cloud last, for a resource that no other resolver knows. Raises UnknownName or RequestError
-        if no resolver knows a resource or its location, CloudError if the cloud does not answer,
-        and InputError for an invalid map.
+        The maps and resolvers that ``sources`` name precede the user's own map. The cloud is
+        queried last, for a resource that no other resolver knows. CloudError if it does not answer,
+        InputError for an invalid map.
         """
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests need no map

@@ -174,18 +174,6 @@ def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
     return decode(data, Replay, file), warnings
 
 
-class RunMeasure(Struct, frozen=True, kw_only=True):
-    """One number of a run by its name, and whether higher or lower is better.
-
-    ``is_share``: the number is from 0 to 1.
-    """
-
-    name: str
-    value: float | None
-    better: Better | None
-    is_share: bool
-
-
 class MeasureChange(Struct, frozen=True, kw_only=True):
     """A measure of a run that differs from the baseline by more than its tolerance.
 
@@ -199,12 +187,12 @@ class MeasureChange(Struct, frozen=True, kw_only=True):
     after: float | None
 
 
-def measures(result: ReplayResult) -> list[RunMeasure]:
-    """Return the measures of a run, in the order in which they are shown."""
+def measures(result: ReplayResult) -> dict[str, float | None]:
+    """Return the measures of a run by name, in the order in which they are shown."""
     utilisation, placed, cost = result.utilisation.items(), result.placed, result.cost
     useless = result.fragmentation
     counts = ("requested", "placed", "refused", "undecided")
-    numbers: dict[str, float | None] = {
+    return {
         **{name: getattr(result, name) for name in counts},
         **{f"utilisation.{name}": one.mean for name, one in utilisation},
         **{f"peak_utilisation.{name}": one.peak for name, one in utilisation},
@@ -218,13 +206,15 @@ def measures(result: ReplayResult) -> list[RunMeasure]:
         "podms_per_node": result.podms_needed / placed if placed else None,
         "cost_per_node": cost / placed if placed and cost is not None else None,
     }
-    return [run_measure(name, value) for name, value in numbers.items()]
 
 
-def run_measure(name: str, value: float | None) -> RunMeasure:
-    """Return a measure by its name."""
-    group = name.partition(".")[0]
-    return RunMeasure(name=name, value=value, better=_BETTER.get(group), is_share=group in _SHARES)
+def is_share(measure: str) -> bool:
+    """Return whether a measure is a number from 0 to 1."""
+    return measure.partition(".")[0] in _SHARES
+
+
+def better_direction(measure: str) -> Better | None:
+    return _BETTER.get(measure.partition(".")[0])
 
 
 def check_measure_names(names: Iterable[str], replay: Replay) -> None:
@@ -262,8 +252,8 @@ def changes(
 
 def _independent(run: ReplayResult) -> dict[str, float | None]:
     """Return the measures except derived measures and imbalance, which older results lack."""
-    found = (one for one in measures(run) if not one.name.startswith("imbalance"))
-    return {one.name: one.value for one in found if one.name not in _PER_NODE}
+    derived = ("imbalance", *_PER_NODE)
+    return {name: it for name, it in measures(run).items() if not name.startswith(derived)}
 
 
 class SweepKey(NamedTuple):
@@ -316,7 +306,7 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
     ``best`` is the variation that is significantly better than every other variation, if any.
     """
 
-    measure: RunMeasure
+    measure: str
     means: dict[str, float | None]
     errors: dict[str, float | None]
     best: str | None
@@ -325,7 +315,8 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
     def is_unclear(self) -> bool:
         """Whether no difference between variations is significant."""
         values = {round(one, 4) for one in self.means.values() if one is not None}
-        return self.measure.better is not None and self.best is None and len(values) > 1
+        better = better_direction(self.measure)
+        return better is not None and self.best is None and len(values) > 1
 
 
 def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
@@ -342,13 +333,13 @@ def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
 
     placed, compared = by_variation("placed"), []
     for name in dict.fromkeys(name for run in every for name in run.measures):
-        values, measure = by_variation(name), run_measure(name, None)
+        values, better = by_variation(name), better_direction(name)
         compared.append(
             MeasureComparison(
-                measure=measure,
+                measure=name,
                 means={one: fmean(it.values()) if it else None for one, it in values.items()},
                 errors={one: standard_error(list(it.values())) for one, it in values.items()},
-                best=_best(values, measure.better, placed if name in _PER_NODE else {}),
+                best=_best(values, better, placed if name in _PER_NODE else {}),
             )
         )
     return compared
@@ -387,8 +378,8 @@ def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
     """Return the run of a replay with a seed."""
     names = ("policy", "requests", "departed", "duration_s")
     same: dict[str, Any] = {name: getattr(result, name) for name in names}
-    found = {one.name: one.value for one in measures(result)}
-    return SweepRun(question=question, scenario=result.site, seed=seed, measures=found, **same)
+    same |= {"scenario": result.site, "seed": seed, "measures": measures(result)}
+    return SweepRun(question=question, **same)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

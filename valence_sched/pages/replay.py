@@ -106,8 +106,8 @@ def _line(run: model.ReplayResult, name: str, values: Values | None) -> pages.Ch
 
 def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
     groups = list(TITLES)
-    known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
-    known.sort(key=lambda one: groups.index(one.measure.name.partition(".")[0]))
+    known = [one for one in compared if one.measure.partition(".")[0] in groups]
+    known.sort(key=lambda one: groups.index(one.measure.partition(".")[0]))
     shown, equal = [], []
     for measure in map(_measure, known):
         if len(set(measure.values)) > 1:
@@ -123,16 +123,16 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
 
 
 def _measure(one: model.MeasureComparison) -> pages.Measure:
-    share = one.measure.is_share
+    share = model.is_share(one.measure)
 
     def shown(value: float | None) -> float | None:
         return None if value is None else share_percent(value) if share else round(value, 2)
 
     return pages.Measure(
-        name=_title(one.measure.name),
+        name=_title(one.measure),
         values=tuple(map(shown, one.means.values())),
         unit="%" if share else "",
-        better=one.measure.better or "",
+        better=model.better_direction(one.measure) or "",
         errors=tuple(value and value * (100 if share else 1) for value in one.errors.values()),
         best=None if one.best is None else [*one.means].index(one.best),
     )
@@ -329,7 +329,7 @@ def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) ->
         return "Shares are means over time. One seed does not show which variation is better."
     text = f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means over "
     text += "time. The marked variation is better with 95 % confidence, compared by seed."
-    names = (one.measure.name for one in compared if one.is_unclear)
+    names = (one.measure for one in compared if one.is_unclear)
     unclear = [tables.in_sentence(_title(name)) for name in names]
     return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text
 
@@ -349,7 +349,7 @@ def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparis
     every = format_count(len(variations), "variation")
     if least == most:
         return f"Each of {every} places {most} of all nodes"
-    best = next(one for one in compared if one.measure.name == "placed").best
+    best = next(one for one in compared if one.measure == "placed").best
     if best is not None:
         return f"{best} places the most: {most} of all nodes; the lowest is {least}"
     return f"No clear difference: {every} place {least} to {most} of all nodes"
@@ -378,7 +378,7 @@ def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
     known = [value for run in runs if (value := run.measures.get(name)) is not None]
     if not known:
         return "unknown"
-    least, most = (_shown(model.run_measure(name, value)) for value in (min(known), max(known)))
+    least, most = (_shown(name, value) for value in (min(known), max(known)))
     return least if least == most else f"{least} to {most}"
 
 
@@ -387,7 +387,7 @@ def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:
     names = _spread_names(runs)
     for run in runs[:MOST_RUNS]:
         placed = tables.bar(run.measures.get("placed") or 0, run.measures.get("requested") or 0)
-        cells = [_shown(model.run_measure(name, run.measures.get(name))) for name in names[1:]]
+        cells = [_shown(name, run.measures.get(name)) for name in names[1:]]
         rows.append((run.scenario, run.policy or "of each request", f"{run.seed}", placed, *cells))
     text = "A bar is the part of the requested nodes that is placed."
     if len(runs) > MOST_RUNS:
@@ -396,7 +396,7 @@ def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:
     return tables.table("Runs", ("Scenario", "Policy", *numbers), rows, numbers, text)
 
 
-def _shown(one: model.RunMeasure) -> str:
-    if one.value is None:
+def _shown(measure: str, value: float | None) -> str:
+    if value is None:
         return "unknown"
-    return f"{share_percent(one.value)} %" if one.is_share else tables.amount_text(one.value)
+    return f"{share_percent(value)} %" if model.is_share(measure) else tables.amount_text(value)

@@ -21,7 +21,7 @@ from valence_sched.model.quantity import (
     resource_title,
 )
 from valence_sched.model.relocation import NEVER, Rebalance, Relocation, Survival
-from valence_sched.model.replay import FirstRefusal, MeasureChange, Replay, ReplayResult
+from valence_sched.model.replay import FirstRefusal, MeasureChange, Replay, ReplayResult, is_share
 from valence_sched.model.request import Mix
 from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases, short_model
@@ -454,7 +454,7 @@ def change_lines(changes: Sequence[MeasureChange], file: str) -> Iterator[str]:
         if change.measure == "run":
             yield f"{change.run}: only in the {'baseline' if change.after is None else 'result'}"
             continue
-        share = change.measure.startswith(("utilisation", "peak_utilisation", "fragmentation"))
+        share = is_share(change.measure)
         values = (change.before, change.after)
         was, now = ("none" if it is None else value_text(it, is_share=share) for it in values)
         yield f"{change.run}: {change.measure} was {was}, is {now}"

@@ -89,11 +89,11 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
 
 def comparison(replay: model.Replay, *, machine: bool, long: bool = False) -> Table:
     """Return a table with a row for each measure, a column for each run; ``long`` adds peaks."""
-    by_run = {run.name: {one.name: one for one in model.measures(run)} for run in replay.runs}
+    by_run = {run.name: model.measures(run) for run in replay.runs}
     rows = []
     for name in dict.fromkeys(name for found in by_run.values() for name in found):
-        every = [found.get(name) for found in by_run.values()]
-        cells = [one and number_cell(one.value, is_share=one.is_share) for one in every]
+        share = model.is_share(name)
+        cells = [number_cell(found.get(name), is_share=share) for found in by_run.values()]
         hidden = name.startswith("peak_") and not (machine or long)
         if not hidden and any(cell is not None for cell in cells):
             rows.append((name, *cells))
@@ -104,15 +104,15 @@ def sweep_comparison(runs: Sequence[model.SweepRun], *, long: bool) -> Table:
     """Return a table with a row for each measure: means over seeds, and the best variation."""
     rows = []
     for one in model.compare_seeds(runs):
-        if one.measure.name.startswith("peak_") and not long:
+        if one.measure.startswith("peak_") and not long:
             continue
-        is_share = one.measure.is_share
+        is_share = model.is_share(one.measure)
         cells = [
             None if mean is None else _estimate_cell(mean, error, is_share=is_share)
             for mean, error in zip(one.means.values(), one.errors.values(), strict=True)
         ]
         best = "no clear difference" if one.is_unclear else one.best
-        rows.append((one.measure.name, *cells, best))
+        rows.append((one.measure, *cells, best))
     return ("Measure", *dict.fromkeys(run.variation for run in runs), "Best"), rows
 
 

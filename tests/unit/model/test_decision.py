@@ -111,7 +111,7 @@ class TestWords(unittest.TestCase):
 
 
 def numbers(replay):
-    return {one.name: one.value for one in measures(replay.runs[0])}
+    return measures(replay.runs[0])
 
 
 class TestDocument(unittest.TestCase):
@@ -154,7 +154,7 @@ def seeds(**variations: dict[str, list[float]]) -> list[SweepRun]:
 
 
 def best(runs: list[SweepRun]) -> dict[str, str | None]:
-    return {one.measure.name: "unclear" if one.is_unclear else one.best
+    return {one.measure: "unclear" if one.is_unclear else one.best
             for one in compare_seeds(runs)}  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import MEASURES
-from valence_sched.model.replay import measures, parse_seeds
+from valence_sched.model.replay import better_direction, measures, parse_seeds
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.request_spec import WorkloadEntry
 from valence_sched.planning.replay import MOST_BUCKETS, ReplayRun, Timeline
@@ -256,8 +256,9 @@ class TestMeasures(unittest.TestCase):
         result = run(podms, workload([(0, None, REQUESTS[0])]), mix)
         self.assertEqual(("cores", round(4 / 12, 6)),
                          (result.fragmentation.resource, result.fragmentation.mean))  # fmt: skip
-        found = {one.name: (one.value, one.better) for one in measures(result)}
-        self.assertEqual((result.fragmentation.mean, "lower"), found["fragmentation.cores"])
+        found = measures(result)
+        self.assertEqual(result.fragmentation.mean, found["fragmentation.cores"])
+        self.assertEqual("lower", better_direction("fragmentation.cores"))
         self.assertNotIn("fragmentation", found)
 
     def test_fragmentation_is_measured_again_where_nodes_came_and_went(self):

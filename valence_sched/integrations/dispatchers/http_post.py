@@ -29,8 +29,7 @@ def post(
 ) -> tuple[int, Any]:
     """Return the status and JSON of a successful answer, None for a body that is not JSON.
 
-    Raises UsageError for an unusable URL, and DispatchFailed without a successful answer; its
-    ``hint`` is for a lost answer.
+    UsageError for an unusable URL; DispatchFailed without such an answer, with a ``hint``.
     """
     where, status, content = _ask("POST", url, body, timeout_s, headers, hint)
     if not 200 <= status < 300:

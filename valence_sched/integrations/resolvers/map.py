@@ -32,12 +32,7 @@ class MapResolver:
 
 
 def things(source: str) -> MapResolver:
-    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
-
-    Raises:
-        InputError: the file cannot be read or is not such a map. The message has the place and the
-            expected value.
-    """
+    """Read ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}`` from a file; or InputError."""
     try:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)
