@@ -291,7 +291,8 @@ class Configuration:
         for resource in wanted:
             who = f"the resolver of {resource.text}"
             with plugins.plugin_errors(who):
-                unknown = not nouns.is_known(resolvers, resource)
+                found = (one.find(resource.kind, resource.name) for one in resolvers)
+                unknown = all(place is None for place in found)
             if unknown and self._cloud and not cloud_resolver:
                 cloud_resolver.append(installed.get("openstack")(self._cloud()))
             with plugins.plugin_errors(who):

@@ -227,9 +227,7 @@ class PodmAccess:
         The dialect of such a pod manager only reads, or cannot allocate the amounts from stocks.
         """
         found: dict[str, str] = {}
-        every = (one.needs for one in request.alternatives)
-        stocks = ({need.resource for need in needs if need.kind == "stock"} for needs in every)
-        if not (resources := set.intersection(*stocks)):
+        if not (resources := request.stock_resources):
             return found
         for name, podm in self.store.load_podms().items():
             make_dialect = self.dialects.get(podm.driver or "")

@@ -257,7 +257,7 @@ def _allocation(
         pool=view.pools[fit.row].id,
         blocks=tuple(table.uris[block] for block in fit.blocks),
         grants=tuple(Grant(one.uri, amount, one.resource, one.unit) for one, amount in granted),
-        places=tuple(sorted({it.place for one in request.alternatives for it in one.topology})),
+        places=request.constrained_places,
         flavor=request.flavor,
         score=score,
         charges={name: float(amount) for name, amount in sorted(charges.items())},

@@ -254,16 +254,6 @@ class PodmRemainder:
         return replace(block, status=self._encoded[key])
 
 
-def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
-    own = frozenset(ours)
-    return tuple(
-        block.uri
-        for block in podm.blocks
-        if block.uri not in own and block.status is not None and block.status.in_use
-    )
-
-
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     """Return the nodes read and those of the usage, each once, with owner and group if known."""
     known = {node.uri: node for node in usage.nodes}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim, ComposedNode, unmanaged_blocks
+from valence_sched.model.claim import Claim, ComposedNode
 from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm, LeanPodm
 from valence_sched.model.need import has_words
 
@@ -81,9 +81,10 @@ def block_usage(
             for uri in part.blocks if part.podm == podm else ():
                 holders.setdefault(uri, []).append(claim.id)
     ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
+    used = (one.uri for one in stored.blocks if one.status and one.status.in_use) if stored else ()
     return BlockUsage(
         held={uri: ", ".join(ids) for uri, ids in sorted(holders.items())},
-        unmanaged=unmanaged_blocks(stored, ours) if stored else (),
+        unmanaged=tuple(uri for uri in used if uri not in ours),
     )
 
 

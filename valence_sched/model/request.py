@@ -3,6 +3,7 @@
 
 import functools
 import hashlib
+import itertools
 import operator
 import secrets
 from collections import Counter
@@ -218,6 +219,17 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         return (Alternative(self.needs, self.topology), *self.other_alternatives)
+
+    @property
+    def stock_resources(self) -> frozenset[str]:
+        every = [alternative.needs for alternative in self.alternatives]
+        sets = [{need.resource for need in needs if need.kind == "stock"} for needs in every]
+        return frozenset(set.intersection(*sets))
+
+    @property
+    def constrained_places(self) -> tuple[str, ...]:
+        constraints = itertools.chain(*(one.topology for one in self.alternatives))
+        return tuple(sorted({constraint.place for constraint in constraints}))
 
     @property
     def required_count(self) -> int:

@@ -88,11 +88,6 @@ def external_resources(
     return resources
 
 
-def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:
-    """Return whether any resolver knows the resource, with or without a place."""
-    return any(resolver.find(resource.kind, resource.name) is not None for resolver in resolvers)
-
-
 def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
     """Return the place in the first resolver that has one; else UnknownName or RequestError."""
     for resolver in resolvers:

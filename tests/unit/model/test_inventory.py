@@ -13,7 +13,8 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from tests.unit.store.site import podm
 from valence_sched.errors import UnknownName
-from valence_sched.model.claim import PodmRemainder, Usage, sum_devices, unmanaged_blocks
+from valence_sched.model.claim import ComposedNode, PodmRemainder, Usage, sum_devices
+from valence_sched.model.hardware import block_usage
 from valence_sched.model.inventory import (
     FREE_STATUS,
     Accelerator,
@@ -361,7 +362,8 @@ class TestUnmanaged(unittest.TestCase):
     def test_they_are_named_and_ours_are_not(self):
         states = {"a": "Composed", "b": "Composed", "c": "Unused", "d": "Failed"}
         blocks = [{"uri": uri, "status": {"state": state}} for uri, state in states.items()]
-        self.assertEqual(("b",), unmanaged_blocks(podm(blocks=blocks), ["a"]))
+        node = ComposedNode(id="n", podm="p", uri="/n", claim="c", blocks=("a",))
+        self.assertEqual(("b",), block_usage("p", podm(blocks=blocks), (), [node]).unmanaged)
 
 
 CARD = Accelerator(kind="GPU", model="A100")

@@ -32,7 +32,7 @@ class MapResolver:
 
 
 def things(source: str) -> MapResolver:
-    """Read ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}`` from a file; or InputError."""
+    """Read ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}`` of a file; or InputError."""
     try:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)
