@@ -138,7 +138,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state with these candidates; RequestError: unknown domain."""
+        """Return the group state with these candidates; errors as ``offers``, and RequestError."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones

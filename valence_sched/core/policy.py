@@ -319,7 +319,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return a request whose needs have its tolerations and the policy's settings for health."""
+    """Return a request whose needs have its tolerations and the policy's rules on unknowns."""
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     is_strict = any(
         use.name == "health" and use.options.get("worst") == "OK" for use in policy.filters
@@ -371,7 +371,7 @@ class BoundPolicies:
     def prepare(
         self, request: Request, view: View, *, other_zones: bool = False
     ) -> tuple[Request, BoundPolicy]:
-        """Return a request sealed for a view, and its policy; it may name ``other_zones``.
+        """Return a request sealed for a view, and its policy; podms may be of ``other_zones``.
 
         RequestError: the policy ignores a field, or units differ. UnknownName: no such policy or
         pod manager.

@@ -21,7 +21,7 @@ from valence_sched.model.inventory import WHOLE_POOL
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.scenario import AddBlocks
 from valence_sched.planning.edits import NewBlocks, edited
-from valence_sched.planning.optimise.bound import most_nodes
+from valence_sched.planning.optimise.bound import JointProgramme, most_nodes
 from valence_sched.planning.optimise.model import Addition, CoverFinder, GroupModel, Terms
 from valence_sched.planning.optimise.node_types import BlockClasses, Limits, NodeType, PoolGroup
 from valence_sched.planning.replay import reason_groups
@@ -256,20 +256,18 @@ class _PurchaseProgramme:
         *,
         aggregate: bool = False,
     ) -> None:
-        self._options, self.programme = options, optimiser.Programme()
+        self._options = options
         self._members: dict[int, list[_PurchaseOffer]] = {}
         for number, offer in enumerate(offers):
             key = id(offer.model) if aggregate else number
             self._members.setdefault(key, []).append(offer)
         self._added: list[_AddedColumn] = []
         costs: dict[int, float] = {}
-        nodes: list[Terms] = [[] for _ in wanted]
         bought: list[Terms] = [[] for _ in options]
-        for members in self._members.values():
-            offer = members[0]
-            first = self.programme.add(offer.model.programme, len(members))
-            for node in offer.model.nodes:
-                nodes[node.node_type].append((first + node.column, 1.0))
+        models = [(members[0].model, len(members)) for members in self._members.values()]
+        joint = JointProgramme(models, [None] * len(wanted))
+        self.programme = joint.programme
+        for (offer, *_), first in zip(self._members.values(), joint.first, strict=True):
             additions, columns = offer.model.additions, offer.model.addition_columns
             for option, addition, column in zip(offer.options, additions, columns, strict=True):
                 costs[first + column] = -float(options[option].price)
@@ -277,7 +275,7 @@ class _PurchaseProgramme:
                 row = offer.group.rows[addition.pool]
                 self._added.append(_AddedColumn(option, row, first + column, id(offer.model)))
         self.programme.costs = costs
-        for terms, number in zip(nodes, wanted, strict=True):
+        for terms, number in zip(joint.by_type, wanted, strict=True):
             self.programme.row(terms, lower=number)
         for terms, one in zip(bought, options, strict=True):
             self.programme.row(terms, upper=one.most)

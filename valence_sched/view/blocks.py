@@ -35,14 +35,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     _stocks_of: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BlockTable):
-            return False
-        names = (name for name in self.__struct_fields__ if not name.startswith("_"))
-        return all(getattr(self, name) == getattr(other, name) for name in names)
-
-    __hash__ = None  # type: ignore[assignment]  # its lists cannot be hashed
-
     @property
     def numbers(self) -> Mapping[str, int]:
         if not self._numbers:

@@ -38,11 +38,10 @@ def score_remaining(
 ) -> Floats:
     """Return a score of the remaining amounts of every row; the View memoises it by ``key``.
 
-    The remaining amount is the sum of ``amount / scale`` over all resources of blocks, each stock,
-    and each custom class, or over the requested resources only. The amount is the free amount of a
-    requested resource, and the total of any other resource. The scale is the mean amount in a node
-    of the mix of flavors, else the requested amount. A resource without a scale counts as 1 if the
-    row has any of it. ``of`` sets scales by measure or by stock resource.
+    The remaining amount is the sum of ``amount / scale`` over all resources, or the requested ones
+    only: the free amount of a requested resource, the total of another. The scale is the mean
+    amount in a node of the mix, else the requested amount, or set by ``of`` (measure or stock). A
+    resource without a scale counts as 1 if the row has any of it.
     """
     digest = request.mix.digest if request.mix.shares else ""
     resources = tuple([(need.kind, need.measure, need.resource) for need in request.needs])

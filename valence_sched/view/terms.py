@@ -28,11 +28,9 @@ P = ParamSpec("P")
 class Term(Struct, frozen=True):
     """One comparison of a filter: the need, the value of each row, and the rows where it holds.
 
-    ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
-    is false if ``have`` is NaN (unknown). ``podm_have`` is the amount in all pools of the pod
-    manager, which an explanation shows if it is enough. ``instead`` counts by model the devices of
-    the same kind that a row has; ``uncounted`` are devices that do not count because of their
-    condition.
+    ``have`` is an array or labels. ``holds`` defaults to ``have >= need``, false if ``have`` is NaN
+    (unknown). ``podm_have`` is the amount in all pools of the pod manager, ``instead`` counts the
+    devices of the same kind by model, and ``uncounted`` those excluded by their condition.
     """
 
     label: str
@@ -237,10 +235,9 @@ def is_given(value: object) -> bool:
 class Reads(Struct, frozen=True):
     """Fields of a request that a plug-in reads; a field counts if ``when`` accepts its value.
 
-    If the field is ``optional``, the plug-in is active in every decision, and a policy without the
-    plug-in may still accept the field. ``counts_by`` is for plug-ins that only count the nodes of a
-    group or of an owner. ``podm`` counts them on the pod manager, ``domain`` at its value of each
-    domain in the rules of the group.
+    If it is ``optional``, the plug-in is active in every decision, and other policies may accept
+    the field. ``counts_by`` is for plug-ins that only count the nodes of a group or an owner, on
+    the ``podm`` or at its values of each ``domain`` in the rules of the group.
     """
 
     fields: tuple[str, ...]
@@ -280,11 +277,10 @@ def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
 
 
 class MixCompletion(NamedTuple):
-    """The functions that complete the mix of a request for a weigher.
+    """The functions that complete the mix of a request for a weigher; both take its options.
 
-    Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
-    View for each share; supplies of several Views are added up. It is empty if the mix needs no
-    completion. ``complete(mix, supplies)`` returns the completed mix.
+    ``supplies(view, mix)`` returns the supply of all pools for each share, empty if the mix needs
+    no completion; those of several Views add up. ``complete(mix, supplies)`` returns the mix.
     """
 
     supplies: Callable[..., MixSupplies]

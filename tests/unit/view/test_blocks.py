@@ -70,13 +70,6 @@ class TestBlockTable(unittest.TestCase):
         self.assertEqual([1, 1], table.slots)
         self.assertEqual([False, False], table.shared)
 
-    def test_tables_are_equal_by_their_state_and_not_by_what_was_read(self):
-        table, other = self.table({}, {}), self.table({}, {})
-        self.assertEqual([0], table.free_blocks(0, {0: 1}))
-        self.assertEqual([], list(table.stocks_of(0, "gib")))
-        self.assertEqual(other, table)
-        self.assertNotEqual(table, table.allocate([0], []))
-
     def test_blocks_of_a_removed_node_are_free_as_often_as_they_may_be_used(self):
         once = {"state": "Composed", "compositions": 1, "active": True}
         often = {**self.STATUS, "state": "Composed", "compositions": 2}

@@ -123,24 +123,24 @@ class JointProgramme:
         self.first: list[int] = []
         self.nodes: Terms = []
         self.most_nodes = sum(MAX_NODES if one is None else one for one in most)
-        columns: list[list[int]] = [[] for _ in most]
+        self.by_type: list[Terms] = [[] for _ in most]
         for model, times in models:
             first = self.programme.add(model.programme, times)
             self.first.append(first)
             for node in model.nodes:
-                columns[node.node_type].append(first + node.column)
+                self.by_type[node.node_type].append((first + node.column, 1.0))
                 self.nodes.append((first + node.column, 1.0))
         self.programme.costs = dict(self.nodes)
-        for own, limit in zip(columns, most, strict=True):
+        for own, limit in zip(self.by_type, most, strict=True):
             if limit is not None and own:
-                self.programme.row([(column, 1.0) for column in own], upper=limit)
+                self.programme.row(own, upper=limit)
         if shares is None:
             return
         # the shares: ``floor(x / w) <= n <= ceil(x / w)`` is ``|w × n - x| <= w - 1``
         size, weight = self.programme.column(), sum(shares)
         self.programme.row([*self.nodes, (size, -1.0)], 0.0, 0.0)
-        for own, share in zip(columns, shares, strict=True):
-            terms = [(column, float(weight)) for column in own]
+        for own, share in zip(self.by_type, shares, strict=True):
+            terms = [(column, float(weight)) for column, _ in own]
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
 
     def values_of(self, number: int, values: Floats) -> Floats:
