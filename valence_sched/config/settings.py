@@ -47,17 +47,6 @@ USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"
 NO_HOME = "/nonexistent"  # the home folder of a user without one, as in a container
 
 
-def compile_spec(
-    spec: nouns.RequestSpec,
-    flavor: Flavor | None,
-    resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[need.Proximity, ...]],
-) -> Request:
-    """Return the compiled request; ``resolve`` locates its external resources."""
-    required = nouns.external_resources(spec.near)
-    preferred = nouns.external_resources(spec.prefer_near, soft=True)
-    return nouns.compile_request(spec, flavor, resolve((*required, *preferred)))
-
-
 def split_plugin_name(source: str) -> tuple[str, str]:
     """Split ``NAME:ARGUMENT`` into plug-in name and argument; the name may be empty."""
     name, colon, path = source.partition(":")
@@ -261,8 +250,8 @@ class Configuration:
         self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
         """Compile a request with a flavor, or with its own ``properties`` if it has no flavor."""
-        resolve = functools.partial(self.resolve_near, sources=near_maps)
-        request = compile_spec(spec, flavor, resolve)
+        near = self.resolve_near(spec.external_resources, near_maps)
+        request = nouns.compile_request(spec, flavor, near)
         if request.owner is None and self.default_owner is not None:
             request = msgspec.structs.replace(request, owner=self.default_owner())
         return request

@@ -12,7 +12,7 @@ from valence_sched.errors import SchedulerError, StoreError, Unverified, escape,
 from valence_sched.model.base import MAX_WHOLE, Noun
 
 Kind = Literal["skipped", "unread", "warning", "remark"]
-MAX_AWAITED = 3  # pod managers that the progress names; others are counted
+MAX_AWAITED = 3  # names of the progress; others are counted
 
 
 class Diagnostic(NamedTuple):
@@ -83,7 +83,6 @@ def awaiting(progress: Progress, subject: str, activity: str) -> Iterator[None]:
         progress.finish(subject)
 
 
-MAX_NAMES = 3  # names on the line; other names are counted
 MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
@@ -117,7 +116,7 @@ class Awaited:
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
     """Return texts that name fewer and fewer of the names, and count the others."""
     texts = []
-    for most in range(MAX_NAMES, 0, -1):
+    for most in range(MAX_AWAITED, 0, -1):
         some = [*names[:most]]
         last = f"{more:,} more" if (more := total - len(some)) else some.pop()
         texts.append(f"{separator.join(some)} and {last}" if some else last)

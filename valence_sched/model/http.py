@@ -146,7 +146,6 @@ def parse_route(text: str | None) -> tuple[str, ...]:
 #: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _AUTHORITY = "give the file of its authority with {cacert}"
-_HOST = "use a host in the URL that the certificate names"
 _WEAK = "its certificate is too weak: use RSA with 2048 bits or more, and SHA-256"
 #: The hint for a certificate, by the error code of OpenSSL; else its authority is unknown.
 _CERTIFICATE_HINTS = {
@@ -154,7 +153,7 @@ _CERTIFICATE_HINTS = {
     10: "renew the certificate, and check the clock here",
     19: _AUTHORITY + ", or that of a proxy on the way",
     23: "it was revoked: renew the certificate",
-    **dict.fromkeys((62, 64), _HOST),
+    **dict.fromkeys((62, 64), "use a host in the URL that the certificate names"),
     **dict.fromkeys((66, 67, 68), _WEAK),
 }
 _CLIENT = "it demands a client certificate: give one with {cert}"

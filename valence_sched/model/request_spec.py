@@ -74,20 +74,6 @@ class Resolver(Protocol):
         """Return the kinds of resources that the source has."""
 
 
-def external_resources(
-    names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
-) -> tuple[ExternalResource, ...]:
-    """Return the resources of a map from kinds to names; RequestError for an empty map."""
-    resources = tuple(
-        ExternalResource(kind, name, soft)
-        for kind, names in names_by_kind.items()
-        for name in ([names] if isinstance(names, str) else names)
-    )
-    if not all(resource.kind and resource.name for resource in resources):
-        raise RequestError("near: a resource needs a kind and a name, as in volume: db-1")
-    return resources
-
-
 def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
     """Return the place in the first resolver that has one; else UnknownName or RequestError."""
     for resolver in resolvers:
@@ -143,6 +129,19 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
         has_properties = self.properties is not None or self.first_of
         if (self.flavor is None) != bool(has_properties):
             raise ValueError("Expected a flavor, or else properties or first_of")
+
+    @property
+    def external_resources(self) -> tuple[ExternalResource, ...]:
+        """Return the resources that it is near; RequestError without a kind or a name."""
+        found = [
+            ExternalResource(kind, name, soft)
+            for names_by_kind, soft in ((self.near, False), (self.prefer_near, True))
+            for kind, names in names_by_kind.items()
+            for name in ([names] if isinstance(names, str) else names)
+        ]
+        if not all(resource.kind and resource.name for resource in found):
+            raise RequestError("near: a resource needs a kind and a name, as in volume: db-1")
+        return tuple(found)
 
 
 class RequestFile(Noun, frozen=True, kw_only=True):

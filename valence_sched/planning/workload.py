@@ -18,7 +18,7 @@ from msgspec import structs
 
 from valence_sched import files
 from valence_sched.config import parsers
-from valence_sched.config.settings import Configuration, compile_spec
+from valence_sched.config.settings import Configuration
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
 from valence_sched.model import request_spec as model
 from valence_sched.model.flavor import Flavor
@@ -114,7 +114,8 @@ class FileWorkload:
             raise UnknownName("flavor", spec.flavor, flavors, place)
         flavor = flavors.get(spec.flavor or "")
         try:
-            return policies.applied(compile_spec(spec, flavor, self.resolve), spec, flavor)
+            near = self.resolve(spec.external_resources)
+            return policies.applied(model.compile_request(spec, flavor, near), spec, flavor)
         except (RequestError, UnknownName) as error:
             raise error.at(place) from None
 

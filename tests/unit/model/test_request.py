@@ -28,7 +28,6 @@ from valence_sched.model.request_spec import (
     Place,
     RequestSpec,
     compile_request,
-    external_resources,
     parse_duration,
     parse_moment,
     parse_rate,
@@ -305,14 +304,14 @@ class FixedResolver:
 class TestResources(unittest.TestCase):
     def test_a_map_of_kinds_gives_resources(self):
         names_by_kind = {"volume": "v", "port": ["p", "q"]}
-        resources = external_resources(names_by_kind, soft=True)
+        resources = RequestSpec(flavor="f", prefer_near=names_by_kind).external_resources
         self.assertEqual(
             ["volume v", "port p", "port q"], [resource.text for resource in resources]
         )
         self.assertEqual({True}, {resource.soft for resource in resources})
         for wrong in ({"volume": ""}, {"": "v"}, {"volume": ["v", ""]}):
             with self.assertRaisesRegex(RequestError, "a kind and a name"):
-                external_resources(wrong)
+                _ = RequestSpec(flavor="f", near=wrong).external_resources
 
     def test_the_first_resolver_that_knows_a_resource_has_its_place(self):
         near = resolve_resource(ExternalResource("volume", "v-1", soft=True), [FixedResolver()])
