@@ -44,6 +44,20 @@ def read(file: str) -> bytes:
         raise _unreadable(file, error) from None
 
 
+def read_private(path: Path, most_bytes: int) -> bytes:
+    """Read a file that only its user may read; ValueError if it is unsafe, OSError for a link."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a file")
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise ValueError("other users can read or write it")
+        if status.st_size > most_bytes:
+            raise ValueError("it is too large")
+        return file.read()
+
+
 def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Read a whole document that a program wrote, such as a report; ``-`` is ``stdin``.
 

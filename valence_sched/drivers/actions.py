@@ -59,14 +59,10 @@ class PoweredNode(Resource):
 
     power = Field("PowerState", text, "On, Off, PoweringOn or PoweringOff")
 
-    @property
-    def is_on(self) -> bool | None:
-        return _STATES.get((self.power or "").casefold())
-
 
 def is_on(session: Session, node: str) -> bool | None:
     """Return whether a node is on or starts, None if that is unknown; PodmError if unreadable."""
-    return PoweredNode(node, get_document(session, node) or {}, NO_NOTES).is_on
+    return _STATES.get(_power(get_document(session, node) or {}))
 
 
 def set_power(
@@ -77,8 +73,17 @@ def set_power(
     Each type has the whole patience. PodmError if the node is not on, or off, in the end.
     """
     word = "On" if on else "Off"
-    json = _read(session, node)
-    if _has_power(json, word):
+
+    def read() -> Json:
+        if (json := get_document(session, node)) is None:
+            raise PodmError(f"{node}: found no such node")
+        return json
+
+    def has_power() -> bool:
+        return _power(read()) == word.casefold()
+
+    json = read()
+    if _power(json) == word.casefold():
         return
     if (action := find_action(json, "Reset")) is None:
         raise PodmError(f"{node}: found no action Reset, expected one to set the power {word}")
@@ -88,16 +93,12 @@ def set_power(
     for kind in kinds:
         watch(f"resetting ({kind})")
         body, target = {"ResetType": kind}, link_path(action["target"]) or ""
-
-        def is_undone() -> bool:
-            return not _has_power(_read(session, node), word)
-
         pauses = patience()
-        sent = composer.write(session, target, body, pauses, watch, is_undone)
+        sent = composer.write(session, target, body, pauses, watch, lambda: not has_power())
         problem = sent.reason or f"{kind} has had no effect"
         while True:
             try:
-                if _has_power(_read(session, node), word):
+                if has_power():
                     return
             except PodmError as error:
                 problem = f"could not be read back: {error}"
@@ -107,12 +108,5 @@ def set_power(
     raise PodmError(f"{node} is not {word}: {problem}")
 
 
-def _read(session: Session, node: str) -> Json:
-    json = get_document(session, node)
-    if json is None:
-        raise PodmError(f"{node}: found no such node")
-    return json
-
-
-def _has_power(json: Json, word: str) -> bool:
-    return (PoweredNode("", json, NO_NOTES).power or "").casefold() == word.casefold()
+def _power(json: Json) -> str:
+    return (PoweredNode("", json, NO_NOTES).power or "").casefold()

@@ -4,16 +4,17 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
-from valence_sched.drivers.fields import Json, objects, text
+from valence_sched.drivers.fields import NO_NOTES, Json, Resource, objects, text
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
-from valence_sched.drivers.links import collection_pages, link_path, link_paths
+from valence_sched.drivers.links import LinkedDocuments, collection_pages, link_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
+R = TypeVar("R", bound=Resource)
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 CONFLICT, INSUFFICIENT_STORAGE = 409, 507
@@ -26,8 +27,9 @@ _SUCCESS_KEYS = ("success", "created", "accepteventnotification")
 _FULL_KEYS = {"ResourceExhaustion", "CreateLimitReachedForResource", "InsufficientStorage"}
 _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 ACCEPTED = 202
-RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
-RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
+RUNNING_TASK_STATES = frozenset(
+    ["New", "Starting", "Running", "Pending", "Stopping", "Cancelling", "Service", "Suspended"]
+)
 
 
 class Reply(NamedTuple):
@@ -217,6 +219,16 @@ def get_document(session: Session, uri: str | None) -> Json | None:
         raise PodmError(str(error)) from None
 
 
+def read_resource(session: Session, type_: type[R], uri: str) -> R:
+    """Return a resource, without any property if it no longer exists; PodmError if unreadable."""
+    return type_(uri, get_document(session, uri) or {}, NO_NOTES)
+
+
+def live_documents(session: Session) -> LinkedDocuments:
+    """Return the documents of a service, each read once; errors as for :func:`get_document`."""
+    return LinkedDocuments(functools.partial(get_document, session), NO_NOTES)
+
+
 def member_uris(session: Session, collection: str | None) -> Iterator[str]:
     """Yield the URIs of all members of a collection; errors as for :func:`get_document`."""
     for page in collection_pages(functools.partial(get_document, session), collection):
@@ -250,13 +262,6 @@ def refusal(reply: Reply) -> str | None:
 def _stanza_responses(body: Any) -> tuple[Json, ...]:
     stanzas = (body.get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
     return objects([stanza.get("Response") for stanza in objects(stanzas or [])])
-
-
-def _is_full(reply: Reply) -> bool:
-    """Return whether a refusal names a lack of room."""
-    body = reply.body or {}
-    items = [*_items(body.get("error")), *objects(body.get("Messages") or [])]
-    return reply.status == INSUFFICIENT_STORAGE or any(_key(one) in _FULL_KEYS for one in items)
 
 
 def _items(error: Any) -> list[Any]:
@@ -361,13 +366,14 @@ def write(
     last, goes_on = _wait_for_task(session, target, reply, patience, watch)
     if goes_on:
         return SendResult(reason="the task did not end in time", goes_on=True)
+    found = last.body or {}
     if why := refusal(last):
         conflicts = last.status in (CONFLICT, PRECONDITION_FAILED)
-        lost = last.status in GATEWAY_STATUSES
-        return SendResult(
-            reason=why, lost=lost, conflicts=conflicts, status=last.status, is_full=_is_full(last)
-        )
-    found = last.body or {}
+        lost, items = last.status in GATEWAY_STATUSES, objects(found.get("Messages") or [])
+        keys = {_key(one) for one in (*_items(found.get("error")), *items)}
+        is_full = last.status == INSUFFICIENT_STORAGE or not keys.isdisjoint(_FULL_KEYS)
+        sent = SendResult(reason=why, lost=lost, conflicts=conflicts)
+        return sent._replace(status=last.status, is_full=is_full)
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]
     own = found.get("@odata.id") if is_system else None

@@ -6,17 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from valence_sched.drivers import composer
+from valence_sched.drivers import composer, dialect
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.composer import Composer, Reply, Session
 from valence_sched.drivers.crawl.reading import ReadTarget
-from valence_sched.drivers.dialect import (
-    Dialects,
-    address_identity,
-    dialect_of_driver,
-    root_identity,
-    service_identity,
-)
+from valence_sched.drivers.dialect import dialect_of_driver, root_identity, service_identity
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.connection import Connection, enter_service, root_document
@@ -106,7 +100,7 @@ class ConnectedPodm(NamedTuple):
 
 @contextlib.contextmanager
 def connect(
-    target: ReadTarget, dialects: Dialects, timeout_s: float, patience_s: float
+    target: ReadTarget, dialects: dialect.Dialects, timeout_s: float, patience_s: float
 ) -> Iterator[ConnectedPodm]:
     """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
@@ -145,7 +139,7 @@ def live_identity(connection: Connection, root: Json) -> str:
         return answer.json(uri) if answer.status == 200 else None
 
     service = LinkedDocuments(get, NO_NOTES, host=connection.host)
-    return service_identity(service) or address_identity(connection.url)
+    return service_identity(service) or dialect.address_identity(connection.url)
 
 
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, text, words
-from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_paths
+from valence_sched.drivers.links import Get, fold_uri, link_paths, linked_members
 from valence_sched.drivers.redfish.schema import EthernetInterface, ListedSystem, ResourceBlock
 from valence_sched.drivers.rsd.schema import RackNode
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
@@ -110,11 +110,5 @@ def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:
 
 
 def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
-    for link in link_paths(IdentifiedSystem(uri, json, NO_NOTES).ethernet):
-        document = get(link) or {}
-        if "Members" not in document:
-            yield link, document
-            continue
-        for page in collection_pages(get, link):
-            for member in link_paths(page.members):
-                yield member, get(member) or {}
+    for one in linked_members(get, IdentifiedSystem(uri, json, NO_NOTES).ethernet):
+        yield one, get(one) or {}

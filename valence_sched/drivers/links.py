@@ -338,6 +338,16 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
         uri = link_path(page.next_link)
 
 
+def linked_members(read: Get, links: Iterable[str]) -> Iterator[str]:
+    """Yield the URIs of linked documents, and of the members of linked collections."""
+    for uri in link_paths(links):
+        if MEMBERS not in (read(uri) or {}):
+            yield uri
+            continue
+        for page in collection_pages(read, uri):
+            yield from link_paths(page.members)
+
+
 def link_paths(links: Iterable[str]) -> Iterator[str]:
     """Yield the path of each link to any host; links without a target are left out."""
     yield from filter(None, map(link_path, links))

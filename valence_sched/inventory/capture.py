@@ -7,11 +7,17 @@ aliases replace all texts that are not known to be harmless.
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import hmac
+import re
 import secrets as secrets_module
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import unquote
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -22,27 +28,16 @@ from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
-from valence_sched.model import redact
+from valence_sched.model import inventory, redact
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.need import EFFECT
+from valence_sched.model.podm_address import uuid_identity
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
-import functools
-import hashlib
-import hmac
-import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
-from urllib.parse import unquote
-from uuid import UUID
-
-from valence_sched.model import inventory
-from valence_sched.model.base import Fact
-from valence_sched.model.need import EFFECT
-from valence_sched.model.podm_address import uuid_identity
 
 MIN_KEY_CHARS = 16  # characters of a key for aliases
 
@@ -332,6 +327,17 @@ class Aliases:
 
 def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.FullPodm:
     """Replace the names of a pod manager; amounts, kinds, traits and capabilities stay."""
+
+    def fact(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(fact, value))
+        if not isinstance(value, str):
+            return value
+        return aliases.uri(value) if "://" in value else aliases.path(value)
+
+    text = aliases.text
+    pools = (replace(it, id=text(it.id), name=_name(aliases, it.name)) for it in podm.pools)
+    stocks = (replace(_named(aliases, it), pools=tuple(map(text, it.pools))) for it in podm.stocks)
     return replace(
         podm,
         id=aliases.segment(podm.id),
@@ -340,16 +346,10 @@ def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.Full
         identity=aliases.identity(podm.identity) if podm.identity else podm.identity,
         zone=_name(aliases, podm.zone),
         aggregates=tuple(map(aliases.segment, podm.aggregates)),
-        facts={key: _fact(aliases, value) for key, value in podm.facts.items()},
-        pools=tuple(
-            replace(pool, id=aliases.text(pool.id), name=_name(aliases, pool.name))
-            for pool in podm.pools
-        ),
+        facts={key: fact(value) for key, value in podm.facts.items()},
+        pools=tuple(pools),
         blocks=tuple(_block(aliases, block) for block in podm.blocks),
-        stocks=tuple(
-            replace(_named(aliases, stock), pools=tuple(map(aliases.text, stock.pools)))
-            for stock in podm.stocks
-        ),
+        stocks=tuple(stocks),
         nodes=tuple(_node(aliases, node) for node in podm.nodes),
     )
 
@@ -365,15 +365,6 @@ def _name(aliases: Aliases, text: str | None) -> str | None:
     return None if text is None else aliases.text(text)
 
 
-def _fact(aliases: Aliases, value: Fact) -> Fact:
-    def word(text: str) -> str:
-        return aliases.uri(text) if "://" in text else aliases.path(text)
-
-    if isinstance(value, tuple):
-        return tuple(map(word, value))
-    return word(value) if isinstance(value, str) else value
-
-
 def _named(aliases: Aliases, one: N) -> N:
     return replace(one, uri=aliases.uri(one.uri), name=_name(aliases, one.name))
 
@@ -383,18 +374,13 @@ def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
     if status is not None and status.client is not None:
         status = replace(status, client=aliases.segment(status.client))
     if status is not None and status.taints:
-        status = replace(
-            status, taints=tuple(map(functools.partial(_taint, aliases), status.taints))
-        )
+        words = (taint.removesuffix(EFFECT).split("=") for taint in status.taints)
+        taints = ("=".join(map(aliases.segment, each)) + EFFECT for each in words)
+        status = replace(status, taints=tuple(taints))
     if places is not None:
         places = {kind: aliases.text(place) for kind, place in places.items()}
     pools = tuple(map(aliases.text, block.pools))
     return replace(_named(aliases, block), pools=pools, places=places, status=status)
-
-
-def _taint(aliases: Aliases, taint: str) -> str:
-    words = taint.removesuffix(EFFECT).split("=")
-    return "=".join(aliases.segment(word) for word in words) + EFFECT
 
 
 def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:

@@ -22,7 +22,7 @@ from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, Podm
 from valence_sched.model.quantity import age_s, format_age
 from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions
-from valence_sched.model.registration import AUTO, Registration
+from valence_sched.model.registration import AUTO, Registration, with_registration
 from valence_sched.model.stats import ReportedSwitch
 
 if TYPE_CHECKING:
@@ -274,17 +274,7 @@ def stored_podm(
         if report is not None:
             enabled = one.enabled if report.enabled is None else report.enabled
             return replace(known, enabled=enabled), None
-        # the registration may be newer than the reading
-        current = replace(
-            known,
-            enabled=one.enabled,
-            zone=one.zone or known.zone,
-            aggregates=tuple(dict.fromkeys(one.aggregates + known.aggregates)),
-            capabilities=known.capabilities | one.capabilities,
-            traits=tuple(dict.fromkeys(one.traits + known.traits)),
-            facts=known.facts | one.facts,
-        )
-        return current, None
+        return with_registration(known, one), None  # which may be newer than the reading
     podm = podm_of_registration(one, kind)
     if failure is None:
         return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"

@@ -98,11 +98,9 @@ class SourceReader:
         """Return the live reader; with ``raw``, its readings keep their documents in memory."""
         from valence_sched.inventory.live import LiveReader  # HTTP: only for live pod managers
 
-        registry = self.registry(live.state)
+        registry, now, progress = self.registry(live.state), self.now, self.progress
         cache = user_folder("cache", self.config.environ)
-        return LiveReader(
-            registry, live, now=self.now, cache=cache, progress=self.progress, raw=raw
-        )
+        return LiveReader(registry, live, now=now, cache=cache, progress=progress, raw=raw)
 
     def no_podm_message(self, live: ReadOptions) -> str:
         if live.podm_files:

@@ -66,7 +66,7 @@ class ViewCache:
             return None
         path = self._path(key)
         try:
-            content = memoryview(_read(path))
+            content = memoryview(files.read_private(path, MAX_VIEW_BYTES))
         except (FileNotFoundError, NotADirectoryError):
             return CachedView(key, None)
         except (OSError, ValueError) as error:
@@ -139,20 +139,6 @@ class ViewCache:
         text = f"could not be used: {reason} (the inventory was read)"
         self._problem(one_line(f"{self._path(key)}: {text}"))
         return CachedView(key, None)
-
-
-def _read(path: Path) -> bytes:
-    """Return the content of a cached view; ValueError if it is unsafe, OSError for a link."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(path, flags), "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a file")
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-            raise ValueError("other users can read or write it")
-        if status.st_size > MAX_VIEW_BYTES:
-            raise ValueError("it is too large")
-        return file.read()
 
 
 def _make_room(folder: Path, size: int, replaced: Path) -> None:

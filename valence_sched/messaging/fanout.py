@@ -178,10 +178,8 @@ def _options(settings: MessagingSettings) -> Any:
         conf.register_opts(options, group=group)
     for name in _UNLISTED:
         if (known := getattr(cfg.CONF, name, None)) is not None and name not in conf:
-            plain = [
-                cfg.Opt(key, type=cast(Any, lambda value: value), default=known[key])
-                for key in known
-            ]
+            kind = cast(Any, lambda value: value)
+            plain = [cfg.Opt(key, type=kind, default=known[key]) for key in known]
             conf.register_opts(plain, group=name)
     values: dict[str, Any] = {
         "amqp_auto_delete": True,

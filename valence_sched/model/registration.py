@@ -19,6 +19,7 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 from valence_sched.model.need import Taint, taint_key
 
 T = TypeVar("T")
+P = TypeVar("P", bound=inventory.Podm[Any, Any])
 Auth = Literal["auto", "session", "basic"]
 #: The hosts that are free unless in use here: all, none, or those whose URI, or the last part of
 #: it, matches a shell pattern. Other hosts are in use by tenants of other systems.
@@ -190,6 +191,19 @@ def reregistered(
 def matches_uri(uri: str, pattern: str) -> bool:
     """Return whether a shell pattern matches a URI, or the last part of it."""
     return any(fnmatch.fnmatchcase(name, pattern) for name in (uri, uri.rpartition("/")[2]))
+
+
+def with_registration(podm: P, known: Registration) -> P:
+    """Return a read pod manager with the places, capabilities and facts that the operator set."""
+    return msgspec.structs.replace(
+        podm,
+        enabled=known.enabled,
+        zone=known.zone or podm.zone,
+        aggregates=tuple(dict.fromkeys(known.aggregates + podm.aggregates)),
+        capabilities=podm.capabilities | known.capabilities,
+        traits=tuple(dict.fromkeys(known.traits + podm.traits)),
+        facts=podm.facts | known.facts,
+    )
 
 
 def with_block_marks(podm: inventory.FullPodm, known: Registration) -> inventory.FullPodm:

@@ -66,7 +66,5 @@ def _scenes() -> list[contract.Scene]:
         replace(one, needs=tuple(replace(need, unknown="allow") for need in one.needs))
         for one in requests
     ]
-    views = [
-        view(*(contract.PODMS[number] for number in numbers)) for numbers in contract.PODM_SETS
-    ]
-    return [*itertools.product(views, requests)]
+    sets = ([contract.PODMS[number] for number in numbers] for numbers in contract.PODM_SETS)
+    return [*itertools.product([view(*podms) for podms in sets], requests)]

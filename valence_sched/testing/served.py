@@ -82,23 +82,20 @@ def served(
 
 def _recorded(sources: tuple[str, ...]) -> Mapping[str, Mapping[str, Json]]:
     """Return the documents of the sources; unchanged files are loaded once."""
-    if all(Path(source).is_file() for source in sources):
-        return _loaded_once(sources, tuple(Path(source).read_bytes() for source in sources))
-    return _loaded(sources)
+    paths = list(map(Path, sources))
+    if all(path.is_file() for path in paths):
+        return _loaded(sources, tuple(path.read_bytes() for path in paths))
+    return _loaded.__wrapped__(sources, ())
 
 
-def _loaded(sources: Sequence[str]) -> Mapping[str, Mapping[str, Json]]:
+@functools.lru_cache(maxsize=16)
+def _loaded(
+    sources: tuple[str, ...], _contents: tuple[bytes, ...]
+) -> Mapping[str, Mapping[str, Json]]:
     diagnostics, dialects = Diagnostics(), InstalledPlugins(DIALECTS)
     all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
     trees = load_documents(chain.from_iterable(all_records), diagnostics)
     return {id_: tree.copy() for id_, tree in trees}
-
-
-@functools.lru_cache(maxsize=16)
-def _loaded_once(
-    sources: tuple[str, ...], _contents: tuple[bytes, ...]
-) -> Mapping[str, Mapping[str, Json]]:
-    return _loaded(sources)
 
 
 @contextlib.contextmanager

@@ -3,9 +3,7 @@
 
 import contextlib
 import hashlib
-import os
 import queue
-import stat
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
@@ -123,13 +121,7 @@ class DocumentCache:
             self.problem = f"{self._path}: could not be written: {error.strerror}"
 
     def _read(self, path: Path) -> CacheFile:
-        with path.open("rb") as file:
-            owner = os.fstat(file.fileno())
-            if owner.st_uid != os.geteuid() or stat.S_IMODE(owner.st_mode) & 0o077:
-                raise ValueError("other users can read or write it")
-            packed = file.read(MAX_FILE_BYTES + 1)
-        if len(packed) > MAX_FILE_BYTES:
-            raise ValueError("it is too large")
+        packed = files.read_private(path, MAX_FILE_BYTES)
         if zstandard.frame_content_size(packed) > MAX_CACHE_BYTES:
             raise ValueError("its content is too large")
         data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)

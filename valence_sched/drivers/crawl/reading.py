@@ -23,11 +23,12 @@ from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachab
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared, fold_uri
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
+from valence_sched.model import registration as registrations
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, FullPodm, Limit, PodmStatus, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading
-from valence_sched.model.registration import AUTO, BLOCK_MARKS, Registration, with_block_marks
+from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
@@ -154,9 +155,8 @@ class PodmReader:
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
         self._check_service(dialect, root)
         now_s, identity = self._at.timestamp(), root_identity(root)
-        cache = caches.DocumentCache(
-            settings.cache, connection.url, known.username, now_s, identity
-        )
+        place = settings.cache, connection.url, known.username
+        cache = caches.DocumentCache(*place, now_s, identity)
         answers = caches.Answers(connection.get)
         memory = None if settings.raw or settings.full else settings.memory
         key, most = (connection.url, known.name), known.max_blocks
@@ -174,7 +174,7 @@ class PodmReader:
         linked = functools.partial(LinkedDocuments, host=connection.host, max_blocks=most)
         linked = functools.partial(linked, shared=self._shared, known_nodes=self._previous.nodes)
         linked = functools.partial(linked, free_hosts=known.free_hosts)
-        notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
+        notes, podm, read = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
@@ -186,14 +186,9 @@ class PodmReader:
             # Once the cache was saved, the next reading requests fewer documents:
             # the result of the first reading must not be remembered.
             if basis[-1] is not None or stamp is None:
-                reading = caches.RememberedReading(
-                    basis=(*basis[:-1], stamp),
-                    digests=dict(answers.digests),
-                    document=to_json(podm),
-                    diagnostics=diagnostics,
-                    until_s=cache.until_s,
-                )
-                memory.put(key, reading)
+                known_as, digests = (*basis[:-1], stamp), dict(answers.digests)
+                result = to_json(podm), diagnostics, cache.until_s
+                memory.put(key, caches.RememberedReading(known_as, digests, *result))
         return self._reading(podm, diagnostics, read)
 
     def _check_service(self, dialect: Dialect, root: Json) -> None:
@@ -214,24 +209,14 @@ class PodmReader:
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         podm = self._with_registration(podm)
-        if any(getattr(self._registration, name) for name in BLOCK_MARKS):
-            podm = with_block_marks(podm, self._registration)
+        if any(getattr(self._registration, name) for name in registrations.BLOCK_MARKS):
+            podm = registrations.with_block_marks(podm, self._registration)
         return Reading(podm, None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
-        known = self._registration
-        return replace(
-            podm,
-            id=known.name,
-            url=self._url,
-            enabled=known.enabled,
-            zone=known.zone or podm.zone,
-            aggregates=tuple(dict.fromkeys(known.aggregates + podm.aggregates)),
-            capabilities=podm.capabilities | known.capabilities,
-            traits=tuple(dict.fromkeys(known.traits + podm.traits)),
-            facts=podm.facts | known.facts,
-            read_at=f"{self._at.replace(tzinfo=None).isoformat()}Z",
-        )
+        known, read_at = self._registration, f"{self._at.replace(tzinfo=None).isoformat()}Z"
+        found = replace(podm, id=known.name, url=self._url, read_at=read_at)
+        return registrations.with_registration(found, known)
 
     def _failure(self, status: PodmStatus, why: str) -> Reading:
         known = self._registration
@@ -251,12 +236,11 @@ class PodmReader:
 
 
 class ReadPass(NamedTuple):
-    """The result of one pass: the documents that it read, and the missing documents."""
+    """The result of one pass, and the documents that it read."""
 
     notes: DocumentNotes
     podm: FullPodm
     read: dict[str, Json]
-    missing: list[str]
 
 
 def read_in_passes(
@@ -273,15 +257,15 @@ def read_in_passes(
     whole = fetch_task(ROOT, dialect.root)
     if crawl.expands:
         crawl.fetch(crawl.below(whole), deep=False)
-        found = _run_pass(crawl, dialect, name, linked)
-        if not found.missing:
+        found, missing = _run_pass(crawl, dialect, name, linked)
+        if not missing:
             return found
     crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = _run_pass(crawl, dialect, name, linked)
-        if not found.missing:
+        found, missing = _run_pass(crawl, dialect, name, linked)
+        if not missing:
             return found
-        for uri in (*found.read, *found.missing):
+        for uri in (*found.read, *missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
     what = "its documents link further documents without end"
@@ -290,7 +274,8 @@ def read_in_passes(
 
 def _run_pass(
     crawl: Crawler, dialect: Dialect, name: str, linked: Callable[..., LinkedDocuments]
-) -> ReadPass:
+) -> tuple[ReadPass, list[str]]:
+    """Return the pass, and the URIs of documents that it lacked."""
     notes = DocumentNotes()
     read: dict[str, Json] = {}
     missing: list[str] = []
@@ -311,7 +296,7 @@ def _run_pass(
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
-    return ReadPass(notes, podm, read, missing)
+    return ReadPass(notes, podm, read), missing
 
 
 class ListCheck:

@@ -19,15 +19,8 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError, SchedulerError, UsageError
-from valence_sched.model.http import (
-    ANSWER,
-    ClientCertificate,
-    default_authorities,
-    failure_hint,
-    foreign_phrase,
-    header_problem,
-    plain_text,
-)
+from valence_sched.model import http
+from valence_sched.model.http import ClientCertificate, foreign_phrase, header_problem, plain_text
 
 #: Headers that tell a truncated body from a complete one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
@@ -196,7 +189,7 @@ class TlsContexts:
         authorities = verify or ""
         if authorities is True:
             try:
-                known = default_authorities(self._environ)
+                known = http.default_authorities(self._environ)
             except UsageError as error:
                 raise Unreachable(f"TLS: {error}", sent=False) from None
             if known is None:
@@ -244,7 +237,7 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 
 def tls_error(error: BaseException) -> Unreachable:
-    hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
+    hint = http.failure_hint(error, cacert="--cacert", cert="--cert and --key")
     if isinstance(error, ssl.SSLCertVerificationError):
         hint += "; --insecure skips the check"
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
@@ -279,7 +272,7 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     elif isinstance(error, BadStatusLine) and not is_end:
         if str(error).startswith(TLS_RECORDS):
             return plain_http_error("not HTTP")
-        text = f"not HTTP: {foreign_phrase(ANSWER, str(error))}"
+        text = f"not HTTP: {foreign_phrase(http.ANSWER, str(error))}"
         hint = "check the port and scheme of the URL"
     elif isinstance(error, MalformedBody | zlib.error):
         text, hint = f"malformed body: {str(error).lower()}", _MALFORMED_HINT

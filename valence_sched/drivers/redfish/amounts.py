@@ -11,15 +11,8 @@ from valence_sched.drivers.composer import AmountChange, SendResult, Session, Wa
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
-from valence_sched.drivers.redfish import schema, stocks
-from valence_sched.drivers.redfish.connections import (
-    AmountConnections,
-    AmountLinks,
-    ConnectionPath,
-    WriteEffect,
-    listed_document,
-    post_member,
-)
+from valence_sched.drivers.redfish import connections, schema, stocks
+from valence_sched.drivers.redfish.connections import ConnectionPath, WriteEffect, listed_document
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, Grant, own_name
 from valence_sched.model.inventory import Stock, grant_size
@@ -49,11 +42,14 @@ class AmountComposer:
     """Memory chunks and volumes of one service; ``links`` connect them to nodes."""
 
     def __init__(
-        self, session: Session, patience: Callable[[], Patience], links: AmountLinks | None = None
+        self,
+        session: Session,
+        patience: Callable[[], Patience],
+        links: connections.AmountLinks | None = None,
     ) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
-        self._connections = links or AmountConnections(session, patience)
+        self._connections = links or connections.AmountConnections(session, patience)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         for grant in request.made_grants:
@@ -149,7 +145,12 @@ class AmountComposer:
                 left.remove(one)
             for one in connected if problem and not works and len(left) == len(every) else ():
                 if not self._connections.of(one.uri):
-                    undone = self._connect(request, node, grants[one], one, watch)
+                    stock = grants[one].uri
+                    path = self._connections.path(request, node, stock)
+                    lacking = f"{one.uri} is not connected: found no endpoint of {stock}"
+                    undone = WriteEffect(lacking)
+                    if path is not None:
+                        undone = self._connections.connect(request, path, one.uri, watch)
                     problem = "; ".join(filter(None, (problem, undone.problem)))
                     works = works or bool(undone.problem)
         except PodmError as error:
@@ -179,15 +180,6 @@ class AmountComposer:
         if doubtful:
             reason = f"{', '.join(doubtful)} may belong to the node: the owner is unknown"
         return AmountChange(tuple(found), reason, conflicts=bool(doubtful))
-
-    def _connect(
-        self, request: CompositionRequest, node: str, stock: Grant, one: Grant, watch: Watch
-    ) -> WriteEffect:
-        """Connect an amount that was connected before."""
-        path = self._connections.path(request, node, stock.uri)
-        if path is None:
-            return WriteEffect(f"{one.uri} is not connected: found no endpoint of {stock.uri}")
-        return self._connections.connect(request, path, one.uri, watch)
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
         made: list[Grant] = []
@@ -264,7 +256,8 @@ class AmountComposer:
         watch("creating")
         target, body = source.collection, {"Name": request.name, **source.body}
         before = set(map(fold_uri, self._members(target)))
-        sent = post_member(self._session, target, body, source.type, self._patience, watch)
+        post = functools.partial(connections.post_member, self._session, target)
+        sent = post(body, source.type, self._patience, watch)
         if sent.unsent:
             return Creation(problem=sent.reason)
         try:
@@ -330,7 +323,7 @@ class AmountComposer:
 
     def _source(self, grant: Grant) -> Source | None:
         get = functools.partial(composer.get_document, self._session)
-        service, uri = LinkedDocuments(get, NO_NOTES), grant.uri
+        service, uri = composer.live_documents(self._session), grant.uri
         if (json := get(uri)) is None:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:

@@ -4,17 +4,10 @@
 import contextlib
 import re
 from collections.abc import Callable, Container, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import (
-    PRECONDITION_FAILED,
-    Change,
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-)
+from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Watch
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
@@ -46,24 +39,17 @@ class ChangedNode(Protocol):
         """Return whether the pod manager still attaches a block."""
 
 
-class ChangeEffect(NamedTuple):
-    """What remains of a change after a write; None and a problem if the node is unreadable."""
-
-    rest: RemainingChange | None
-    problem: str = ""
-
-
 class BlockChanger:
     """Changes the blocks of the nodes of one pod manager."""
 
     def __init__(
-        self, session: Session, patience: Callable[[], Patience], podm: ChangedNode
+        self, session: composer.Session, patience: Callable[[], Patience], podm: ChangedNode
     ) -> None:
         self._session, self._patience, self._podm = session, patience, podm
 
     def present(self, node: str) -> tuple[str, ...] | None:
         """Return the present blocks of a node, None if it is gone; PodmError if unreadable."""
-        if get_document(self._session, node) is None:
+        if composer.get_document(self._session, node) is None:
             return None
         return self._podm.read(node, (), ()).present
 
@@ -112,11 +98,11 @@ class BlockChanger:
                 return Change(rest.present, problem or way)
             watch(f"changing ({way.name})")
             sent = self._send(rest, way, watch)
-            size, effect = rest.size, self._wait_for_effect(rest, way, sent, watch)
-            if effect.rest is None:
-                reason = "; ".join(filter(None, (sent.reason, effect.problem)))
+            size, after = rest.size, self._wait_for_effect(rest, way, sent, watch)
+            if isinstance(after, str):
+                reason = "; ".join(filter(None, (sent.reason, after)))
                 return Change(None, reason, works=sent.goes_on)
-            rest = effect.rest
+            rest = after
             if rest.size < size:
                 form_problem = ""
             elif sent.status in NOT_OFFERED:
@@ -143,24 +129,27 @@ class BlockChanger:
 
     def _wait_for_effect(
         self, change: RemainingChange, way: ComposeWrite, sent: SendResult, watch: Watch
-    ) -> ChangeEffect:
-        """Read the node until the write has its effect; a refused write may have had it too."""
-        patience, effect = self._patience(), ChangeEffect(change)
+    ) -> RemainingChange | str:
+        """Read the node until the write has its effect; a refused write may have had it too.
+
+        Return what remains of the change, or a problem if the node is unreadable.
+        """
+        patience, rest = self._patience(), change
         is_open = not (sent.refused or sent.unsent) or sent.status == 500
         for left in reversed(range(LATE_READS)):
+            problem = ""
             try:
-                effect = ChangeEffect(self._podm.read(change.node, change.attach, change.detach))
+                rest = self._podm.read(change.node, change.attach, change.detach)
             except PodmError as error:
-                effect = ChangeEffect(None, f"could not be read back: {error}")
-            rest = effect.rest
-            if rest is not None:
+                problem = f"could not be read back: {error}"
+            else:
                 has_effect = not rest.size or (rest.size < change.size and not way.on_host)
                 if (has_effect and not change.lost(rest.present)) or not is_open:
                     break
             if not left or not patience.pause():
                 break
             watch("reading back")
-        return effect
+        return problem or rest
 
     def _has_other_form(
         self, change: RemainingChange, way: ComposeWrite, sent: SendResult, closed: set[str]

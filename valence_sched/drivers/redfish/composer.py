@@ -9,14 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
-from valence_sched.drivers.composer import (
-    AmountChange,
-    Change,
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-)
+from valence_sched.drivers.composer import AmountChange, Change, SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, fold_uri
@@ -25,16 +18,7 @@ from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.describe import own_status
 from valence_sched.drivers.redfish.fabric import HostZones
-from valence_sched.drivers.redfish.methods import (
-    CHANGE_METHODS,
-    ChangeMethod,
-    ComposeCapabilities,
-    ComposeWrite,
-    RemainingChange,
-    choose_change,
-    choose_write,
-    remaining_change,
-)
+from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange, choose_write
 from valence_sched.drivers.redfish.placed import PlacedHost, PlacedNodes, ZoneMethods
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
@@ -125,11 +109,11 @@ class RedfishNode:
     """The blocks of a ComputerSystem, as its list of resource blocks shows them."""
 
     def __init__(
-        self, session: Session, reader: NodeReader, own: tuple[ChangeMethod, ...] = ()
+        self, session: Session, reader: NodeReader, own: tuple[methods.ChangeMethod, ...] = ()
     ) -> None:
         self._session, self._reader = session, reader
         zone = ZoneMethods(HostZones(session))
-        self._ways = (*own, *CHANGE_METHODS, zone.by_action, zone.by_list)
+        self._ways = (*own, *methods.CHANGE_METHODS, zone.by_action, zone.by_list)
         self._known: dict[str, tuple[str, ...]] = {}
 
     def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
@@ -138,7 +122,7 @@ class RedfishNode:
             self._known[node] = self._reader.present_blocks(system, self._reader.block_uris())
         known = dict.fromkeys((*self._known.get(node, ()), *attach))
         present = self._reader.present_blocks(system, known)
-        return remaining_change(self._session, node, system.json, present, attach, detach)
+        return methods.remaining_change(self._session, node, system.json, present, attach, detach)
 
     def refusal(self, change: RemainingChange) -> Change | None:
         # Not read again: the ETag of a PATCH is that of the last reading.
@@ -156,7 +140,7 @@ class RedfishNode:
         return Change(present, "; ".join(users), conflicts=True) if users else None
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
-        return choose_change(change, self._ways, closed)
+        return methods.choose_change(change, self._ways, closed)
 
     def conflict(self, node: str, block: str) -> str | None:
         return self._reader.user_conflict(block, node)
@@ -173,23 +157,19 @@ class RedfishComposer:
         session: Session,
         patience: Callable[[], Patience],
         own: tuple[methods.ComposeMethod, ...] = (),
-        own_changes: tuple[ChangeMethod, ...] = (),
+        own_changes: tuple[methods.ChangeMethod, ...] = (),
     ) -> None:
         self._session, self._patience, self._methods = session, patience, own
-        self._changes = own_changes
-        self._known_capabilities: ComposeCapabilities | None = None
+        self._known_capabilities: methods.ComposeCapabilities | None = None
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
+        system = RedfishNode(session, self._reader, own_changes)
+        self._changer = BlockChanger(session, patience, system)
         zones = HostZones(session)
         self._placed_changer = BlockChanger(session, patience, PlacedHost(session, zones))
         self._placed = PlacedNodes(session, zones, self._placed_changer.change)
         self._reservation: str | None = None
-
-    @functools.cached_property
-    def _changer(self) -> BlockChanger:
-        system = RedfishNode(self._session, self._reader, self._changes)
-        return BlockChanger(self._session, self._patience, system)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)
@@ -399,7 +379,7 @@ class RedfishComposer:
     @functools.cached_property
     def _places(self) -> bool:
         """Whether the service places nodes on its hosts; reads only its root."""
-        return bool(ServiceRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES).hosts)
+        return bool(composer.read_resource(self._session, ServiceRoot, ROOT).hosts)
 
     def is_on(self, node: str) -> bool | None:
         return actions.is_on(self._session, node)
@@ -481,7 +461,9 @@ class RedfishComposer:
             at = node or outcome.node
             watch("reading back")
 
-    def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
+    def _capabilities(
+        self, request: CompositionRequest | None = None
+    ) -> methods.ComposeCapabilities:
         if self._known_capabilities is None:
             found = methods.read_capabilities(self._session, request, self._methods)
             self._known_capabilities = found._replace(host=self._reader.host_of)

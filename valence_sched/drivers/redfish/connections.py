@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, member_uris
+from valence_sched.drivers.composer import SendResult, Session, Watch, read_resource
 from valence_sched.drivers.document_shape import MEMBERS
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, only_objects, text
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, fold_uri, link_paths
-from valence_sched.drivers.redfish.schema import MemoryChunks
+from valence_sched.drivers.redfish.schema import MemoryChunks, Server
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest
 
@@ -47,10 +47,6 @@ class _Endpoint(Resource):
         """Return whether two endpoints are in a common zone, or one is in no zone."""
         mine, others = ({*map(fold_uri, link_paths(it.zones))} for it in (self, other))
         return not (mine and others) or not mine.isdisjoint(others)
-
-
-class _Node(Resource):
-    endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
 
 
 class _Connection(Resource):
@@ -108,15 +104,15 @@ class AmountConnections:
         self._session, self._patience = session, patience
 
     def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath | None:
-        """Return the endpoints, None without a fabric for the stock.
-
-        PodmError if a fabric reaches the stock, but no endpoint of the node can reach it, or the
-        fabric has zones only.
-        """
+        """Return the endpoints, None without a fabric for the stock, or raise PodmError."""
         closed = ""
         sources = self._sources(stock) if self._fabrics else []
         for collection, ends in self._fabrics:
-            targets = [it for it in ends if _meet(it.entity_uris("Target"), sources)]
+            targets = []
+            for end in ends:
+                uris = list(end.entity_uris("Target"))
+                if _is_in(uris, sources) or _is_in(sources, uris):
+                    targets.append(end)
             if targets and collection is None:
                 closed = closed or f"no Connections in the fabric of {targets[0].uri}"
                 continue
@@ -133,9 +129,8 @@ class AmountConnections:
     def connect(
         self, request: CompositionRequest, path: ConnectionPath, amount: str, watch: Watch
     ) -> WriteEffect:
-        """Connect a memory chunk or volume, and read the connection back."""
-        is_chunk = MemoryChunks("", get_document(self._session, amount) or {}, NO_NOTES).size_mib
-        kind, what = ("Memory", "MemoryChunk") if is_chunk is not None else ("Storage", "Volume")
+        size_mib = read_resource(self._session, MemoryChunks, amount).size_mib
+        kind, what = ("Memory", "MemoryChunk") if size_mib is not None else ("Storage", "Volume")
         info: Json = {"AccessCapabilities": ["Read", "Write"], what: {"@odata.id": amount}}
         ends = {"InitiatorEndpoints": path.initiator, "TargetEndpoints": path.target}
         body: Json = {
@@ -153,54 +148,48 @@ class AmountConnections:
         return read_until(self._patience(), lambda: bool(self.of(amount)), sent, why)
 
     def disconnect(self, amount: str, watch: Watch) -> WriteEffect:
-        """Delete each connection of a memory chunk or volume."""
         for uri in self.of(amount):
             watch("disconnecting")
             sent = composer.write(self._session, uri, None, self._patience(), watch)
             if sent.unsent:
                 return WriteEffect(sent.reason)
             why = f"{uri} still exists: {sent.reason or 'the service reported its deletion'}"
-            is_gone = functools.partial(self._is_gone, uri, amount)
+
+            def is_gone(connection: str = uri) -> bool:
+                return connection not in self.of(amount)
+
             if (found := read_until(self._patience(), is_gone, sent, why)).problem:
                 return found
         return WriteEffect()
 
     def of(self, amount: str) -> tuple[str, ...]:
-        """Return the connections of a memory chunk or volume."""
         found = []
         for collection in (it for it, _ in self._fabrics if it is not None):
-            for uri in member_uris(self._session, collection):
-                json = get_document(self._session, uri) or {}
-                one = _Connection(uri, json, NO_NOTES)
+            for uri in composer.member_uris(self._session, collection):
+                one = read_resource(self._session, _Connection, uri)
                 parts = (_Connected(uri, it, NO_NOTES) for it in (*one.chunks, *one.volumes))
                 linked = (link for it in parts for link in (*it.chunk, *it.volume))
                 if fold_uri(amount) in map(fold_uri, link_paths(linked)):
                     found.append(uri)
         return tuple(found)
 
-    def _is_gone(self, connection: str, amount: str) -> bool:
-        return connection not in self.of(amount)
-
     @functools.cached_property
     def _fabrics(self) -> list[tuple[str | None, list[_Endpoint]]]:
         """The collection for connections, if any, and the endpoints of each fabric."""
         found = []
-        root = _Root(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        for collection in link_paths(root.fabrics):
-            for uri in member_uris(self._session, collection):
-                fabric = _Fabric(uri, get_document(self._session, uri) or {}, NO_NOTES)
+        session = self._session
+        for collection in link_paths(read_resource(session, _Root, ROOT).fabrics):
+            for uri in composer.member_uris(session, collection):
+                fabric = read_resource(session, _Fabric, uri)
                 connections = next(link_paths(fabric.connections), None)
-                every = (member_uris(self._session, it) for it in link_paths(fabric.endpoints))
-                uris = [end for some in every for end in some]
-                ends = [
-                    _Endpoint(it, get_document(self._session, it) or {}, NO_NOTES) for it in uris
-                ]
+                every = (composer.member_uris(session, it) for it in link_paths(fabric.endpoints))
+                ends = [read_resource(session, _Endpoint, end) for some in every for end in some]
                 found.append((connections, ends))
         return found
 
     def _sources(self, stock: str) -> list[str]:
         """Return the folded URIs of a stock and of the resources that it links."""
-        json = get_document(self._session, stock) or {}
+        json = composer.get_document(self._session, stock) or {}
         every = json.get("Links")
         found = [stock]
         for value in every.values() if isinstance(every, dict) else ():
@@ -212,14 +201,10 @@ class AmountConnections:
     def _initiators(
         self, request: CompositionRequest, node: str, ends: Iterable[_Endpoint]
     ) -> list[_Endpoint]:
-        json = get_document(self._session, node) or {}
-        own = set(map(fold_uri, link_paths(_Node(node, json, NO_NOTES).endpoints)))
+        own = set(map(fold_uri, link_paths(read_resource(self._session, Server, node).endpoints)))
         parts = [fold_uri(uri) for uri in (node, *request.blocks)]
-        return [
-            end
-            for end in ends
-            if fold_uri(end.uri) in own or _is_in(end.entity_uris("Initiator"), parts)
-        ]
+        found = ((end, end.entity_uris("Initiator")) for end in ends)
+        return [end for end, uris in found if fold_uri(end.uri) in own or _is_in(uris, parts)]
 
 
 def read_until(
@@ -257,19 +242,15 @@ def post_member(
 
 def listed_document(session: Session, uri: str) -> Json | None:
     """Return a document, None if it is gone or its collection does not list it any more."""
-    json = get_document(session, uri)
+    json = composer.get_document(session, uri)
     collection = uri.rpartition("/")[0]
-    if json is None or MEMBERS not in (get_document(session, collection) or {}):
+    if json is None or MEMBERS not in (composer.get_document(session, collection) or {}):
         return json
-    return json if fold_uri(uri) in map(fold_uri, member_uris(session, collection)) else None
+    return (
+        json if fold_uri(uri) in map(fold_uri, composer.member_uris(session, collection)) else None
+    )
 
 
 def _is_in(uris: Iterable[str], parts: Sequence[str]) -> bool:
     """Return whether a URI is one of these resources or below one."""
     return any(uri == part or uri.startswith(f"{part}/") for uri in uris for part in parts)
-
-
-def _meet(uris: Iterable[str], others: Sequence[str]) -> bool:
-    """Return whether a URI is one of the others, below one, or above one."""
-    found = list(uris)
-    return _is_in(found, others) or _is_in(others, found)

@@ -154,12 +154,11 @@ def _in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
 
 
 def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
-    kind, of = device.type or "CPU", schema.ProcessorDevice
-    folded = kind.casefold()
-    if folded in ("core", "thread"):  # parts of a listed processor
+    kind, of = device.kind, schema.ProcessorDevice
+    if kind in ("core", "thread"):  # parts of a listed processor
         return None
-    if folded != "cpu":
-        name = next((name for name in _ACCELERATORS if name.casefold() == folded), kind)
+    if kind != "cpu":
+        name = next((it for it in _ACCELERATORS if it.casefold() == kind), device.type or "")
         return Accelerator(kind=name, model=device.model, memory_mib=_own_memory(device))
     cores = plausible(device, of.cores)
     return Processor(
@@ -226,10 +225,6 @@ def _drive(device: schema.DriveDevice) -> Drive:
     )
 
 
-def _interface(device: schema.EthernetInterface) -> Nic:
-    return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
-
-
 def _port(device: schema.Port) -> Nic:
     of = schema.Port
     speeds = (plausible(device, field) for field in (of.max_gbps, of.current_gbps))
@@ -243,7 +238,7 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.MemoryDevice: _module,
     schema.MemorySummary: _memory,
     schema.DriveDevice: _drive,
-    schema.EthernetInterface: _interface,
+    schema.EthernetInterface: lambda it: Nic(speed_mbps=plausible(it, type(it).speed_mbps)),
     schema.Port: _port,
     schema.NetworkInterface: lambda _: Nic(),
 }
@@ -373,7 +368,7 @@ def is_host_part(service: LinkedDocuments, block: schema.ResourceBlock) -> bool:
     if block.types:
         return not {"compute", "computersystem"}.isdisjoint(map(str.casefold, block.types))
     processors = service.follow(block.processors, schema.ProcessorDevice, block.uri)
-    return any((it.type or "CPU").casefold() == "cpu" for it in processors)
+    return any(it.kind == "cpu" for it in processors)
 
 
 def processor_json(cpu: Processor) -> Json:

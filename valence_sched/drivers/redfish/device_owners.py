@@ -45,6 +45,7 @@ _SINGLE: tuple[tuple[Link, type[Device]], ...] = (
 )
 #: The other lists of a block or a system.
 _STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
+_OF_CPUS = ("cpu", "core", "thread")
 _NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
 D = TypeVar("D", bound=schema.Device)
 Devices = dict[str, schema.Device]  # by URI
@@ -199,8 +200,11 @@ class _Merger:
         for uri in before:
             known = self.devices[uri]
             is_free = one.way not in self._ways[uri] and is_present(known)
-            if is_free and same(known, device) and not _differ(known, device, self._trusted):
-                return uri
+            if is_free and same(known, device):
+                one_names, others = (names_of(it) & self._trusted for it in (known, device))
+                sorts = {sort for _, sort, _ in one_names} & {sort for _, sort, _ in others}
+                if one_names & others or sorts.isdisjoint(("serial number", "address")):
+                    return uri  # otherwise their names of one sort differ
         return None
 
     def _unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
@@ -245,13 +249,6 @@ def _key_count(device: Device) -> int:
     return sum(_value(device, name) is not None for name in _LIKENESS[KINDS[type(device)]].key)
 
 
-def _differ(first: Device, second: Device, trusted: Names) -> bool:
-    """Return whether two devices have different names of one sort."""
-    one, other = names_of(first) & trusted, names_of(second) & trusted
-    sorts = {sort for _, sort, _ in one} & {sort for _, sort, _ in other}
-    return bool(sorts & {"serial number", "address"}) and not one & other
-
-
 def _looks_same(first: Device, second: Device) -> bool:
     if not _may_be_same(first, second):
         return False
@@ -283,8 +280,8 @@ def _value(device: Device, name: str) -> Any:
     if isinstance(device, schema.ProcessorDevice):
         if name == "type":
             return device.type or "CPU"
-        if name == "cores":
-            return device.cores if device.cores is not None else device.enabled_cores
+        if name == "cores" and device.cores is None:
+            return device.enabled_cores
     return getattr(device, name)
 
 
@@ -420,9 +417,9 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     accelerators: set[str] = set()
     for field, to in _SINGLE:
         if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
-            if to is schema.ProcessorDevice:
-                accelerators = {it.uri for it in found if _is_accelerator(it)}
-            elif to is schema.MemoryDevice and accelerators:
+            processors = (it for it in found if isinstance(it, schema.ProcessorDevice))
+            accelerators.update(it.uri for it in processors if it.kind not in _OF_CPUS)
+            if to is schema.MemoryDevice and accelerators:
                 found = [it for it in found if not _is_of(service, it, accelerators)]
             yield DeviceList(field.path + of, found)
     if drives:
@@ -430,10 +427,6 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     if simple := list(_simple_drives(service, holder, storages, bool(drives))):
         yield DeviceList(_SIMPLE_STORAGES + of, simple)
     yield from (DeviceList(way + of, devices) for way, devices in nics if devices)
-
-
-def _is_accelerator(processor: Any) -> bool:
-    return (processor.type or "CPU").casefold() not in ("cpu", "core", "thread")
 
 
 def _is_of(service: LinkedDocuments, module: Any, processors: set[str]) -> bool:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabrics whose zones connect hosts with devices: a zone is a port of a host."""
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from valence_sched.drivers.composer import Session, get_document
-from valence_sched.drivers.fields import NO_NOTES, Json, links
+from valence_sched.drivers.composer import Session, get_document, live_documents, read_resource
+from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.hot_plug import block_devices
@@ -121,19 +120,17 @@ class FabricDevices(NamedTuple):
 
 
 class EndpointChange(NamedTuple):
-    """The present document of a zone, and the endpoints to add to it and to remove."""
+    """A zone, and the endpoints to add to it and to remove."""
 
-    uri: str
-    json: Json
+    zone: schema.FabricZone
     add: tuple[str, ...]
     remove: tuple[str, ...]
 
     @property
     def endpoints(self) -> list[Json]:
         """The endpoints in the zone after the change."""
-        before = link_paths(schema.FabricZone(self.uri, self.json, NO_NOTES).endpoints)
         gone = set(map(fold_uri, self.remove))
-        stays = [uri for uri in before if fold_uri(uri) not in gone]
+        stays = [uri for uri in link_paths(self.zone.endpoints) if fold_uri(uri) not in gone]
         return [{"@odata.id": uri} for uri in dict.fromkeys((*stays, *self.add))]
 
 
@@ -153,7 +150,8 @@ class HostZones:
         if host not in self._fabrics:
             self._root = get_document(self._session, ROOT) or {}
             fabrics = links(self._root.get("Fabrics"))
-            found = read_fabrics(self._service(), fabrics, self._hosts(host)) if fabrics else []
+            hosts = self._hosts(host) if fabrics else {}
+            found = read_fabrics(live_documents(self._session), fabrics, hosts)
             self._fabrics[host] = [it for it in found if _zones_of(it, host)]
         return self._fabrics[host]
 
@@ -161,14 +159,12 @@ class HostZones:
         """Return the devices that the zones of a host connect with it now."""
         if not (fabrics := self.fabrics(host)):
             return ()
-        service, found = self._service(), dict[str, None]()
+        service, found = live_documents(self._session), dict[str, None]()
         members = EndpointMembers(service, self._hosts(host))
         for uri in (uri for fabric in fabrics for uri in _zones_of(fabric, host)):
-            json = get_document(self._session, uri) or {}
-            zone = members.of_zone(schema.FabricZone(uri, json, NO_NOTES))
+            zone = members.of_zone(read_resource(self._session, schema.FabricZone, uri))
             found |= dict.fromkeys(zone.devices.values())
-        devices = [it for it in map(self._device, found) if it.pooled_kind]
-        return tuple(device.uri for device in devices)
+        return tuple(it.uri for it in map(self._device, found) if it.pooled_kind)
 
     def problem(self, host: str, device: str) -> str | None:
         """Return the reason why a device cannot be attached to a host, None without one."""
@@ -207,33 +203,30 @@ class HostZones:
         fabric = next((it for it in fabrics if first and first <= it.ends.keys()), None)
         if fabric is None:
             return f"{blocks[0]}: found no endpoint in a fabric of {host}"
-        zone = _zones_of(fabric, host)[0]
-        json = get_document(self._session, zone) or {}
-        members = EndpointMembers(self._service(), self._hosts(host))
-        present = members.of_zone(schema.FabricZone(zone, json, NO_NOTES)).devices
+        zone = read_resource(self._session, schema.FabricZone, _zones_of(fabric, host)[0])
+        present = (
+            EndpointMembers(live_documents(self._session), self._hosts(host)).of_zone(zone).devices
+        )
         added = (it for uri in attach for it in sorted(devices[uri]))
         gone = {it for uri in detach for it in devices[uri]}
         here = fabric.ends.keys() - set(present.values())
         add = tuple(_free_end(fabric, it) for it in added if it in here)
         remove = tuple(end for end, device in present.items() if device in gone)
-        return EndpointChange(zone, json, add, remove)
+        return EndpointChange(zone, add, remove)
 
     def _devices_of(self, block: str, fabrics: Sequence[HostFabric]) -> set[str]:
         """Return the devices of a block; a pooled device is its only device."""
         if any(block in fabric.ends for fabric in fabrics):
             return {block}
-        json = get_document(self._session, block) or {}
-        return set(block_devices(self._session, schema.ResourceBlock(block, json, NO_NOTES)))
+        resource_block = read_resource(self._session, schema.ResourceBlock, block)
+        return set(block_devices(self._session, resource_block))
 
     def _device(self, uri: str) -> schema.FabricDevice:
-        return schema.FabricDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
+        return read_resource(self._session, schema.FabricDevice, uri)
 
     def _hosts(self, host: str) -> dict[str, tuple[str, ...]]:
-        json = get_document(self._session, host) or {}
-        return {host: tuple(link_paths(schema.Server(host, json, NO_NOTES).endpoints))}
-
-    def _service(self) -> LinkedDocuments:
-        return LinkedDocuments(functools.partial(get_document, self._session), NO_NOTES)
+        ends = read_resource(self._session, schema.Server, host).endpoints
+        return {host: tuple(link_paths(ends))}
 
 
 def _zones_of(fabric: HostFabric, host: str) -> list[str]:

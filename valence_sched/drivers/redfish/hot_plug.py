@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hot plug: whether a pod manager declares the devices of a block removable while they run."""
 
+import functools
 from collections.abc import Iterator
 
-from valence_sched.drivers.composer import Session, get_document, member_uris
-from valence_sched.drivers.document_shape import MEMBERS
+from valence_sched.drivers.composer import Session, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Field, Resource, flag, links, only_objects
-from valence_sched.drivers.links import fold_uri, link_paths
+from valence_sched.drivers.links import fold_uri, link_paths, linked_members
 from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, Storage
 from valence_sched.errors import PodmError
 
@@ -48,8 +48,8 @@ def is_hot_removable(session: Session, block: str) -> bool:
     A block that is itself a device, as in Intel RSD, is judged like a device.
     """
     try:
-        json = get_document(session, block) or {}
-        devices = list(block_devices(session, ResourceBlock(block, json, NO_NOTES))) or [block]
+        found = read_resource(session, ResourceBlock, block)
+        devices = list(block_devices(session, found)) or [block]
         return all(_is_removable(session, uri) for uri in devices)
     except PodmError:
         return False
@@ -57,24 +57,17 @@ def is_hot_removable(session: Session, block: str) -> bool:
 
 def block_devices(session: Session, block: ResourceBlock) -> Iterator[str]:
     """Yield the URIs of the devices that a block links."""
+    get = functools.partial(get_document, session)
     for link in _HOLDERS:
-        yield from _members(session, link.of(block))
-    for uri in _members(session, block.storage):
-        storage = Storage(uri, get_document(session, uri) or {}, NO_NOTES)
-        yield from list(_members(session, storage.drives)) or [uri]
-
-
-def _members(session: Session, links: tuple[str, ...]) -> Iterator[str]:
-    """Yield the linked devices, and the members of linked collections."""
-    for uri in link_paths(links):
-        is_collection = MEMBERS in (get_document(session, uri) or {})
-        yield from member_uris(session, uri) if is_collection else (uri,)
+        yield from linked_members(get, link.of(block))
+    for uri in linked_members(get, block.storage):
+        drives = read_resource(session, Storage, uri).drives
+        yield from list(linked_members(get, drives)) or [uri]
 
 
 def _is_removable(session: Session, uri: str, depth: int = _DEPTH) -> bool:
     """Return whether a device, its slot, or the PCIe device that carries it, declares it."""
-    json = get_document(session, uri) or {}
-    device = _Device(uri, json, NO_NOTES)
+    device = read_resource(session, _Device, uri)
     if device.ready or device.hot_pluggable or _is_in_hot_slot(session, device):
         return True
     carriers = link_paths((*device.carriers, *device.functions)) if depth else ()
@@ -83,9 +76,8 @@ def _is_removable(session: Session, uri: str, depth: int = _DEPTH) -> bool:
 
 def _is_in_hot_slot(session: Session, device: _Device) -> bool:
     for chassis in link_paths(device.chassis):
-        linked = _Slots(chassis, get_document(session, chassis) or {}, NO_NOTES).document
-        for uri in link_paths(linked):
-            every = _Slots(uri, get_document(session, uri) or {}, NO_NOTES).slots
+        for uri in link_paths(read_resource(session, _Slots, chassis).document):
+            every = read_resource(session, _Slots, uri).slots
             for slot in (_Slot(uri, json, NO_NOTES) for json in every):
                 held = map(fold_uri, link_paths(slot.devices))
                 if slot.hot_pluggable and fold_uri(device.uri) in held:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.actions import action_parameters, find_action
-from valence_sched.drivers.composer import Session, get_document
+from valence_sched.drivers.composer import Session, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, collection_pages, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish import schema
@@ -304,17 +304,23 @@ def by_list(change: RemainingChange) -> Offer:
 
 def _action_write(change: RemainingChange, name: str, form: Callable[[str], Any]) -> Offer:
     verb = "AddResourceBlock" if change.attach else "RemoveResourceBlock"
-    action = find_action(change.json, verb)
-    target = link_path(action["target"]) if action else None
-    if action is None or target is None:
-        return None
     block = (*change.attach, *change.detach)[0]
-    body: Json = {"ResourceBlock": form(block)}
+    tags = {"ComputerSystemETag": change.node, "ResourceBlockETag": block}
+    action, body = find_action(change.json, verb), {"ResourceBlock": form(block)}
+    return tagged_write(change, name, action, body, tags)
+
+
+def tagged_write(
+    change: RemainingChange, name: str, action: Json | None, body: Json, tags: Mapping[str, str]
+) -> ComposeWrite | None:
+    """Return a POST of an action with those ETags that it takes: ``tags`` are their documents."""
+    if action is None:
+        return None
     stated = action_parameters(change.session, action)
-    for parameter, uri in (("ComputerSystemETag", change.node), ("ResourceBlockETag", block)):
+    for parameter, uri in tags.items():
         if (not stated or parameter in stated) and (etag := change.etag(uri)):
             body[parameter] = etag
-    return ComposeWrite(name, target, body, True)
+    return ComposeWrite(name, link_path(action["target"]) or "", body, True)
 
 
 CHANGE_METHODS: tuple[ChangeMethod, ...] = (by_action, by_action_with_text, by_list)
@@ -373,7 +379,7 @@ def read_capabilities(
     session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
     """Read the capabilities; without vendor methods, stop at a use case for the request."""
-    root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
+    root = read_resource(session, schema.ServiceRoot, ROOT)
     systems = next(link_paths(root.systems), None)
     cases: list[UseCase] = []
     for uri in map(link_path, root.systems):

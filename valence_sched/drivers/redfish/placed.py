@@ -5,19 +5,14 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.actions import action_parameters, find_action
+from valence_sched.drivers.actions import find_action
 from valence_sched.drivers.composer import Change, Session, Watch, get_document, unread_result
-from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.links import fold_uri, link_path
+from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import fold_uri
+from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.describe import block_of_server, own_status
 from valence_sched.drivers.redfish.fabric import HostZones
-from valence_sched.drivers.redfish.methods import (
-    ComposeWrite,
-    Offer,
-    RemainingChange,
-    choose_change,
-    remaining_change,
-)
+from valence_sched.drivers.redfish.methods import ComposeWrite, Offer, RemainingChange, tagged_write
 from valence_sched.drivers.redfish.schema import Server
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult
@@ -38,17 +33,13 @@ class ZoneMethods:
         found = self._zones.change(change.node, attach, () if attach else change.detach[:1])
         if found is None or isinstance(found, str) or len(found.add + found.remove) != 1:
             return found if isinstance(found, str) else None
-        action = find_action(found.json, "AddEndpoint" if found.add else "RemoveEndpoint")
-        target = link_path(action["target"]) if action else None
-        if action is None or target is None:
-            return None
+        action = find_action(found.zone.json, "AddEndpoint" if found.add else "RemoveEndpoint")
         (end,) = found.add + found.remove
-        body: Json = {"Endpoint": {"@odata.id": end}}
-        stated = action_parameters(change.session, action)
-        for parameter, uri in (("ZoneETag", found.uri), ("EndpointETag", end)):
-            if (not stated or parameter in stated) and (etag := change.etag(uri)):
-                body[parameter] = etag
-        return ComposeWrite("by action of the zone", target, body, True)
+        body, tags = (
+            {"Endpoint": {"@odata.id": end}},
+            {"ZoneETag": found.zone.uri, "EndpointETag": end},
+        )
+        return tagged_write(change, "by action of the zone", action, body, tags)
 
     def by_list(self, change: RemainingChange) -> Offer:
         """Return a PATCH of all endpoints of the zone, which Intel RSD has outside of ``Links``."""
@@ -57,7 +48,7 @@ class ZoneMethods:
             return found
         ends = {"Endpoints": found.endpoints}
         body = ends if self._zones.is_rack else {"Links": ends}
-        return ComposeWrite("by list of the zone", found.uri, body, True, on_host=True)
+        return ComposeWrite("by list of the zone", found.zone.uri, body, True, on_host=True)
 
 
 class PlacedHost:
@@ -70,7 +61,7 @@ class PlacedHost:
         if (json := get_document(self._session, node)) is None:
             raise PodmError(f"{node}: found no such host")
         present = (node, *self._zones.devices(node))
-        return remaining_change(self._session, node, json, present, attach, detach)
+        return methods.remaining_change(self._session, node, json, present, attach, detach)
 
     def refusal(self, change: RemainingChange) -> Change | None:
         node, present = change.node, change.present
@@ -88,7 +79,7 @@ class PlacedHost:
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
         ways = ZoneMethods(self._zones)
-        return choose_change(change, (ways.by_action, ways.by_list), closed)
+        return methods.choose_change(change, (ways.by_action, ways.by_list), closed)
 
     def conflict(self, node: str, block: str) -> str | None:
         self._zones.read_again()

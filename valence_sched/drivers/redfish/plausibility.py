@@ -62,7 +62,7 @@ def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Devic
     found: dict[str, Device] = {}
     listed = list(devices)
     for kind, summaries in ((_SUMMARISED_CPUS, system.cpus), (_SUMMARISED_MEMORY, system.ram)):
-        parts = [it for it in listed if isinstance(it, kind.part) and not _is_card(it)]
+        parts = [it for it in listed if isinstance(it, kind.part) and not is_card(it)]
         for json in summaries:
             summary = system.part(kind.summary, json, kind.summary.__name__)
             added = _reconciled(kind, summary, parts) if parts else [summary]
@@ -70,8 +70,8 @@ def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Devic
     return found
 
 
-def _is_card(device: Device) -> bool:
-    return isinstance(device, _CPU) and (device.type or "CPU").casefold() != "cpu"
+def is_card(device: Device) -> bool:
+    return isinstance(device, _CPU) and device.kind != "cpu"
 
 
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
@@ -138,7 +138,7 @@ def unreadable_devices(
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary
     for device in devices:
-        of_kind = "GPU" if _is_card(device) else _NAMES.get(type(device), "")
+        of_kind = "GPU" if is_card(device) else _NAMES.get(type(device), "")
         known[of_kind] = isinstance(device, (_CPUS, _RAM))
     vendor = list(vendor_lists(holder.json))
     for name, kind in _KINDS.items():

@@ -309,17 +309,12 @@ def _fabric_pools(
     found: RedfishResources, limits: Limits
 ) -> tuple[tuple[inventory.Pool, ...], dict[str, list[str]]]:
     """Return a pool for each set of fabrics that a server reaches; a node has one server."""
-    reached = {
-        uri: frozenset(fabric.uri for fabric in found.fabrics.every if uri in fabric.hosts)
-        for uri in found.servers
-    }
-    ids = short_ids(fabric.uri for fabric in found.fabrics.every)
-    names = {
-        of: "+".join(ids[uri] for uri in sorted(of)) or inventory.WHOLE_POOL
-        for of in reached.values()
-    }
+    fabrics = found.fabrics.every
+    reached = {uri: frozenset(it.uri for it in fabrics if uri in it.hosts) for uri in found.servers}
+    ids, whole = short_ids(fabric.uri for fabric in fabrics), inventory.WHOLE_POOL
+    names = {of: "+".join(map(ids.__getitem__, sorted(of))) or whole for of in reached.values()}
     near: dict[str, set[str]] = {}
-    for fabric in found.fabrics.every:
+    for fabric in fabrics:
         for uri in fabric.ends:
             near.setdefault(uri, set()).add(fabric.uri)
     members = {

@@ -52,9 +52,7 @@ class Device(NamedResource):
     enabled = Field("Enabled", flag, "false if the device is switched off")
     chassis = Field("Links/Chassis", links, "its enclosure")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
-    switch_ports = Field(
-        "Links/ConnectedSwitchPorts", links, "the switch port to which it is cabled"
-    )
+    switch_ports = Field("Links/ConnectedSwitchPorts", links, "the switch port of its cable")
 
 
 class ProcessorDevice(Device):
@@ -66,10 +64,13 @@ class ProcessorDevice(Device):
     architecture = Field("ProcessorArchitecture", text, "x86, ARM, Power, RISC-V, …")
     instruction_set = Field("InstructionSet", text, "x86-64, ARM-A64, …")
     speed_mhz = Field("MaxSpeedMHz", number, "highest clock", "MHz")
-    memory_mib = Field(
-        "MemorySummary/TotalMemorySizeMiB", number, "memory of an accelerator", "MiB"
-    )
+    memory_mib = Field("MemorySummary/TotalMemorySizeMiB", number, "accelerator memory", "MiB")
     memories = Field("ProcessorMemory", only_objects, "memory and caches of an accelerator")
+
+    @property
+    def kind(self) -> str:
+        """The type in lower case."""
+        return (self.type or "CPU").casefold()
 
 
 class ProcessorMemory(Resource):
@@ -369,9 +370,7 @@ class System(DeviceHolder):
     """ComputerSystem as a block."""
 
     simple_storage = Link("SimpleStorage", SimpleStorage, "read if no drive is listed", late=True)
-    network = Link(
-        "NetworkInterfaces", NetworkInterface, "read if no Ethernet interface is listed", late=True
-    )
+    network = Link("NetworkInterfaces", NetworkInterface, "read if no NIC is listed", late=True)
     cpus = Field("ProcessorSummary", only_objects, "read if no processor is listed")
     ram = Field("MemorySummary", only_objects, "read if no memory module is listed")
 
@@ -413,18 +412,12 @@ class ResourceBlock(DeviceHolder):
     reserved = Field("CompositionStatus/Reserved", flag, "true if a client has reserved it")
     sharing_capable = Field("CompositionStatus/SharingCapable", flag, "absent means false")
     sharing_enabled = Field("CompositionStatus/SharingEnabled", flag, "absent means false")
-    max_compositions = Field(
-        "CompositionStatus/MaxCompositions", number, "maximum number of compositions", "nodes"
-    )
-    compositions = Field(
-        "CompositionStatus/NumberOfCompositions", number, "present number of compositions", "nodes"
-    )
+    max_compositions = Field("CompositionStatus/MaxCompositions", number, "maximum use", "nodes")
+    compositions = Field("CompositionStatus/NumberOfCompositions", number, "present use", "nodes")
     pool = Field("Pool", text, "Free, Active or Unassigned")
     client = Field("Client", text, "the client that reserved it")
     chassis = Field("Links/Chassis", links, "its enclosures")
-    in_systems = Field(
-        "Links/ComputerSystems", links, "the systems that contain it, or that it represents"
-    )
+    in_systems = Field("Links/ComputerSystems", links, "systems that contain it, or that it is")
     systems = Link("ComputerSystems", System, "computer systems that are blocks as a whole")
 
 
@@ -432,9 +425,7 @@ class Zone(NamedResource):
     """Zone; in older versions the zone itself has the capabilities."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link(
-        "Links/ResourceBlocks", ResourceBlock, "the blocks that a node may combine", late=True
-    )
+    blocks = Link("Links/ResourceBlocks", ResourceBlock, "blocks for one node", late=True)
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property

@@ -61,18 +61,13 @@ def _stock(
     pool: schema.StoragePool, total: float | None, used: float, pools: tuple[str, ...] = ()
 ) -> Stock:
     least, step, most = (gib(size) for size in (pool.min_bytes, pool.step_bytes, pool.max_bytes))
-    return Stock(
-        uri=pool.uri,
-        resource=STORAGE,
-        unit="GiB",
-        name=pool.name,
-        pools=pools,
-        total=gib(total),
-        used=gib(used) or 0.0,
-        min=least or 0.0,
-        max=most,
-        step=step or 0.0,
-    )
+    stock = storage_stock(pool, gib(total), gib(used))
+    return replace(stock, pools=pools, min=least or 0.0, max=most, step=step or 0.0)
+
+
+def storage_stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> Stock:
+    total, used = None if total_gib is None else float(total_gib), float(used_gib or 0)
+    return Stock(uri=of.uri, resource=STORAGE, unit="GiB", name=of.name, total=total, used=used)
 
 
 def pool_sizes(

@@ -8,17 +8,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
+from valence_sched.drivers import composer
+from valence_sched.drivers.composer import Reply, Session, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
+from valence_sched.drivers.links import ROOT, fold_uri, link_path, link_paths
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, is_host_part, own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, Host, composes_exact_blocks
-from valence_sched.drivers.redfish.schema import (
-    CompositionService,
-    ListedSystem,
-    ResourceBlock,
-    ServiceRoot,
-)
+from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, NodeState
 from valence_sched.model.inventory import Status
@@ -89,7 +86,7 @@ class NodeReader:
                 return CompositionResult(state="unknown", reason=doubtful)
             return _without_node(blocks, self._seen)
         except PodmError as error:
-            return unread_result(error, node)
+            return composer.unread_result(error, node)
 
     def system_uris(self) -> frozenset[str]:
         return frozenset(map(fold_uri, self._systems()))
@@ -139,11 +136,11 @@ class NodeReader:
 
     def block_uris(self) -> Iterator[str]:
         """Yield the blocks of all collections."""
-        root = ServiceRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        services = (get_document(self._session, uri) or {} for uri in link_paths(root.composition))
-        listed = [CompositionService(ROOT, json, NO_NOTES).blocks for json in services]
+        root = read_resource(self._session, ServiceRoot, ROOT)
+        read = functools.partial(read_resource, self._session, schema.CompositionService)
+        listed = [service.blocks for service in map(read, link_paths(root.composition))]
         for uri in dict.fromkeys(link_paths(itertools.chain(root.blocks, *listed))):
-            yield from member_uris(self._session, uri)
+            yield from composer.member_uris(self._session, uri)
 
     def fixed_blocks(
         self, system: ListedSystem, leaving: Iterable[str], coming: Iterable[str] = ()
@@ -200,9 +197,8 @@ class NodeReader:
         return Host(system.uri, tuple(uri for uri in uris if uri in own), attached) if own else None
 
     def _read_host_part(self, uri: str) -> bool:
-        service = LinkedDocuments(functools.partial(get_document, self._session), NO_NOTES)
         block = self.last_block(uri)
-        return block is not None and is_host_part(service, block)
+        return block is not None and is_host_part(composer.live_documents(self._session), block)
 
     def _is_whole(self, block: ResourceBlock, system: ListedSystem) -> bool:
         is_system = fold_uri(system.uri) in _folded(block.systems)
@@ -348,7 +344,7 @@ class NodeReader:
         return system
 
     def _systems(self) -> Iterator[str]:
-        return member_uris(self._session, self._capabilities().systems)
+        return composer.member_uris(self._session, self._capabilities().systems)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         if not uri:

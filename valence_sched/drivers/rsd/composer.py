@@ -11,15 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_parameters, action_target, find_action
-from valence_sched.drivers.composer import (
-    AmountChange,
-    Change,
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-    write,
-)
+from valence_sched.drivers.composer import Change, SendResult, Watch, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
@@ -45,16 +37,15 @@ ALLOCATED, ASSEMBLED = "allocated", "assembled"
 class RsdComposer:
     """Composes on the pod manager of one rack."""
 
-    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+    def __init__(self, session: composer.Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._unread: list[PodmError] = []
         self._made: set[tuple[str, str]] = set()
         self._allocate: str | None = None
         self._node_blocks = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
         self._changer = BlockChanger(session, patience, self._node_blocks)
-        self._amounts = AmountComposer(
-            session, patience, RackVolumes(session, patience, self._nodes)
-        )
+        volumes = RackVolumes(session, patience, self._nodes)
+        self._amounts = AmountComposer(session, patience, volumes)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         found = None if self._target() else "the collection of nodes has no Allocate action"
@@ -154,17 +145,21 @@ class RsdComposer:
     def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
         return self._amounts.refusal(request) or self._amounts.attach_refusal(request, node)
 
-    def attach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+    def attach_amounts(
+        self, request: CompositionRequest, node: str, watch: Watch
+    ) -> composer.AmountChange:
         if refusal := self._amounts.refusal(request):  # of RSD 2.1 and 2.2
             raise PodmError(refusal)
         return self._amounts.attach(request, node, watch)
 
-    def detach_amounts(self, request: CompositionRequest, node: str, watch: Watch) -> AmountChange:
+    def detach_amounts(
+        self, request: CompositionRequest, node: str, watch: Watch
+    ) -> composer.AmountChange:
         return self._amounts.detach(request, node, watch)
 
     def read_amounts(
         self, request: CompositionRequest, node: str, *, new: bool = False
-    ) -> AmountChange:
+    ) -> composer.AmountChange:
         return self._amounts.read(request, node, new=new)
 
     def is_on(self, node: str) -> bool | None:
@@ -200,18 +195,18 @@ class RsdComposer:
         return self._allocate
 
     def _lists(self) -> list[str]:
-        root = schema.RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
+        root = read_resource(self._session, schema.RackRoot, ROOT)
         return list(dict.fromkeys(link_paths((*root.rack_nodes, *root.nodes))))
 
     def _body(self, request: CompositionRequest) -> Json:
         parts: dict[str, list[Json]] = defaultdict(list)
         for uri in request.blocks:
-            part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
+            part = read_resource(self._session, PooledDevice, uri)
             named = {"Resource": {"@odata.id": uri}}
             if part.class_name == "ComputerSystem":  # a request for its CPU selects the system
-                service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
                 links = RackSystem(uri, part.json, NO_NOTES).processors
-                cpus = itertools.islice(service.follow(links, ProcessorDevice, uri), 1)
+                follow = composer.live_documents(self._session).follow
+                cpus = itertools.islice(follow(links, ProcessorDevice, uri), 1)
                 parts["Processors"] += [{"Resource": {"@odata.id": cpu.uri}} for cpu in cpus]
             elif part.class_name == "Processor":
                 card = {**named, "ProcessorType": part.processor_type or "FPGA"}
@@ -224,8 +219,7 @@ class RsdComposer:
 
     def _volumes(self, node: Node) -> tuple[Grant, ...]:
         """Return the volumes of a node: its remote links other than drives, cards and blocks."""
-        json = get_document(self._session, node.uri) or {}
-        found = RackNode(node.uri, json, NO_NOTES)
+        found = read_resource(self._session, RackNode, node.uri)
         uris = dict.fromkeys(link_paths((*found.remote, *found.storage)))
         local = set(map(link_path, found.local))  # drives, and devices of its system
         inside = tuple(f"{system}/" for system in link_paths(found.system))
@@ -392,21 +386,21 @@ class RsdComposer:
                 yield uri, status.state
 
     def _is_free_system(self, uri: str) -> bool:
-        json = get_document(self._session, uri) or {}
-        is_system = PooledDevice(uri, json, NO_NOTES).class_name == "ComputerSystem"
-        return is_system and _system_status(self._service(), uri, json, []).slots > 0
+        device = read_resource(self._session, PooledDevice, uri)
+        is_system = device.class_name == "ComputerSystem"
+        return is_system and _system_status(self._service(), uri, device.json, []).slots > 0
 
     def _service(self) -> LinkedDocuments:
-        return LinkedDocuments(self._get, NO_NOTES)
+        def get(uri: str) -> Json | None:
+            reply = self._session.get(uri)
+            if reply.status in GONE:
+                return None
+            if reply.status != 200 or reply.body is None:
+                self._unread.append(PodmError(f"{uri}: HTTP {reply.status}, expected a document"))
+                raise InputError(uri, "", f"HTTP {reply.status}", "a document")
+            return reply.body
 
-    def _get(self, uri: str) -> Json | None:
-        reply = self._session.get(uri)
-        if reply.status in GONE:
-            return None
-        if reply.status != 200 or reply.body is None:
-            self._unread.append(PodmError(f"{uri}: HTTP {reply.status}, expected a document"))
-            raise InputError(uri, "", f"HTTP {reply.status}", "a document")
-        return reply.body
+        return LinkedDocuments(get, NO_NOTES)
 
 
 def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
@@ -470,7 +464,9 @@ class RsdNode:
     """
 
     def __init__(
-        self, session: Session, taken: Callable[[Sequence[str]], Iterable[tuple[str, str | None]]]
+        self,
+        session: composer.Session,
+        taken: Callable[[Sequence[str]], Iterable[tuple[str, str | None]]],
     ) -> None:
         self._session, self._taken = session, taken
 
@@ -488,9 +484,8 @@ class RsdNode:
             return Change(present, refused)
         systems = set(map(fold_uri, link_paths(node.system)))
         if fixed := [uri for uri in change.detach if fold_uri(uri) in systems]:
-            return Change(
-                present, f"{', '.join(fixed)} cannot be detached: the system of {node.uri}"
-            )
+            why = f"{', '.join(fixed)} cannot be detached: the system of {node.uri}"
+            return Change(present, why)
         for uri, found in self._taken(change.attach):
             why = f"{uri}: found {found or 'no such block'}"
             return Change(present, why, conflicts=found in IN_USE)
@@ -518,8 +513,7 @@ class RsdNode:
             if fold_uri(uri) in wanted:
                 yield uri
             elif not fold_uri(uri).startswith(inside):
-                json = get_document(self._session, uri) or {}
-                device = PooledDevice(uri, json, NO_NOTES)
+                device = read_resource(self._session, PooledDevice, uri)
                 if device.endpoints and device.class_name in ("Drive", "Processor"):
                     yield uri
 
@@ -529,7 +523,7 @@ class RackVolumes:
 
     def __init__(
         self,
-        session: Session,
+        session: composer.Session,
         patience: Callable[[], Patience],
         nodes: Callable[[], Iterable[RackNode]],
     ) -> None:
@@ -537,8 +531,8 @@ class RackVolumes:
 
     def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath:
         """Return the action of a node; its target is the only protocol that the action allows."""
-        json = get_document(self._session, node) or {}
-        refused, action = _state_refusal(RackNode(node, json, NO_NOTES)), find_action(json, VOLUME)
+        rack_node = read_resource(self._session, RackNode, node)
+        refused, action = _state_refusal(rack_node), find_action(rack_node.json, VOLUME)
         if refused or action is None:
             raise PodmError(refused or f"{node}: found no action {VOLUME}, expected it for {stock}")
         protocols = action_parameters(self._session, action).get("Protocol", ())
@@ -575,12 +569,11 @@ class RackVolumes:
         """Attach or detach a volume, and read the node back."""
 
         def is_done() -> bool:
-            json = get_document(self._session, node) or {}
-            return self._has(RackNode(node, json, NO_NOTES), amount) == attaches
+            return self._has(read_resource(self._session, RackNode, node), amount) == attaches
 
         watch("connecting" if attaches else "disconnecting")
         pauses = self._patience()
-        sent = write(self._session, target, body, pauses, watch, lambda: not is_done())
+        sent = composer.write(self._session, target, body, pauses, watch, lambda: not is_done())
         if sent.unsent:
             return WriteEffect(sent.reason)
         word = "not connected" if attaches else "still connected"

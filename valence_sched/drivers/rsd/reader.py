@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.fields import NamedResource, Resource
+from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import device_owners, schema as standard, stocks
 from valence_sched.drivers.redfish.describe import Describer, topology_of
@@ -38,15 +38,16 @@ def rack_stocks(
     for storage in filter(stocks.is_usable, storages):
         every = list(service.follow(storage.pools, standard.StoragePool, storage.uri))
         sizes = (it for it in stocks.pool_sizes(service, every, drives) if stocks.is_usable(it[0]))
-        newer = [_stock(pool, stocks.gib(total), stocks.gib(used)) for pool, total, used in sizes]
+        stock, gib = stocks.storage_stock, stocks.gib
+        newer = [stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
         older = list(_groups(service, storage, drives))
         if newer and older:  # two API generations of one service may list the same drives
             groups = format_count(len(older), "group")
             what = f"found storage pools and {groups} of logical drives, expected only one kind"
             service.notes.remark(f"{storage.uri}: {what} (the free size of the groups is unknown)")
-            older = [replace(stock, total=None) for stock in older]
-        for stock in newer + older:
-            found.setdefault(stock.uri, replace(stock, pools=pools))
+            older = [replace(group, total=None) for group in older]
+        for one in newer + older:
+            found.setdefault(one.uri, replace(one, pools=pools))
     owners: dict[str, str] = {}
     for uri, stock in found.items():  # the size of a stock that shares a drive is unknown
         shared = sorted({owners[drive] for drive in drives.get(uri, ()) if drive in owners})
@@ -104,22 +105,11 @@ def _groups(
             drive.remark("found a volume of unknown size (its free size is unknown)")
             total = None
         drives[uri] = physical[uri].union(*(physical[it] for it in members[uri]))
-        yield _stock(drive, total, sum(size for size in sizes if size))
+        yield stocks.storage_stock(drive, total, sum(size for size in sizes if size))
 
 
 def _is_named_group(drive: LogicalDrive) -> bool:
     return (drive.mode or "").casefold() in _GROUPS
-
-
-def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> inventory.Stock:
-    return inventory.Stock(
-        uri=of.uri,
-        resource=stocks.STORAGE,
-        unit="GiB",
-        name=of.name,
-        total=None if total_gib is None else float(total_gib),
-        used=float(used_gib or 0),
-    )
 
 
 class FabricOffer(NamedTuple):

@@ -1,32 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5."""
 
-from valence_sched.drivers.fields import (
-    Field,
-    Link,
-    NamedResource,
-    Parts,
-    amount,
-    flag,
-    links,
-    text,
-    words,
-)
-from valence_sched.drivers.redfish.schema import (
-    ConnectedEntity,
-    Endpoint,
-    Fabric,
-    FabricDevice,
-    OptionalLink,
-    SimpleStorage,
-    StoragePool,
-    System,
-)
+from valence_sched.drivers import fields
+from valence_sched.drivers.fields import Field, Link, NamedResource, amount, flag, links, text
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.schema import OptionalLink, SimpleStorage, StoragePool, System
 
 OEM = "Oem/Intel_RackScale"
 
 
-class PooledDevice(FabricDevice):
+class PooledDevice(schema.FabricDevice):
     """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service.
 
     Its erase state changes with every node.
@@ -38,19 +21,19 @@ class PooledDevice(FabricDevice):
     fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA is not free if false")
 
 
-class RackEntity(ConnectedEntity):
+class RackEntity(schema.ConnectedEntity):
     entity = OptionalLink("EntityLink", PooledDevice, "the device behind it")
 
 
-class RackEndpoint(Endpoint):
-    entities = Parts("ConnectedEntities", RackEntity, "the devices behind it")
+class RackEndpoint(schema.Endpoint):
+    entities = fields.Parts("ConnectedEntities", RackEntity, "the devices behind it")
     zones = Field(f"Links/{OEM}/Zones", links, "its zones (2.3 and later)")
 
 
 class FabricPort(NamedResource):
     """Port of a switch."""
 
-    cables = Field(f"{OEM}/PCIeConnectionId", words, "the cable of a port")
+    cables = Field(f"{OEM}/PCIeConnectionId", fields.words, "the cable of a port")
 
 
 class Switch(NamedResource):
@@ -59,7 +42,7 @@ class Switch(NamedResource):
     ports = Link("Ports", FabricPort, "its ports", collection=True)
 
 
-class RackFabric(Fabric):
+class RackFabric(schema.Fabric):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
     endpoints = Link("Endpoints", RackEndpoint, "endpoints", collection=True)
     switches = Link("Switches", Switch, "its switches", collection=True, late=True)
@@ -76,9 +59,7 @@ class LogicalDrive(NamedResource):
 
     mode = Field("Mode", text, "LVG or Pool for a group")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
-    physical = Link(
-        "Links/PhysicalDrives", PhysicalDrive, "the drives or volumes of a group", late=True
-    )
+    physical = Link("Links/PhysicalDrives", PhysicalDrive, "drives or volumes in it", late=True)
     groups = Field("Links/LogicalDrives", links, "the group of a volume")
     used_by = Field("Links/UsedBy", links, "the volumes of a group")
 
@@ -88,21 +69,17 @@ class StorageService(NamedResource):
 
     pools = Link("StoragePools", StoragePool, "the sources of volumes", collection=True)
     drives = Link("LogicalDrives", LogicalDrive, "groups and volumes", collection=True)
-    host = Field(
-        "Links/HostingSystem", links, "the system of the service, which cannot be composed"
-    )
+    host = Field("Links/HostingSystem", links, "its own system, which cannot be composed")
 
 
 class RackSystem(System):
     """ComputerSystem of a rack."""
 
-    simple_storage = OptionalLink(
-        "SimpleStorage", SimpleStorage, "read if no drive is listed", late=True
-    )
+    simple_storage = OptionalLink("SimpleStorage", SimpleStorage, "older view", late=True)
     enabled = Field("Enabled", flag, "false if the device is switched off")
     chassis = Field("Links/Chassis", links, "its enclosure")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
-    cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables to PCIe switches")
+    cables = Field(f"{OEM}/PCIeConnectionId", fields.words, "its cables to PCIe switches")
 
 
 class RackNode(NamedResource):

@@ -85,20 +85,19 @@ class BlockChanges:
         json = self._documents.get(uri)
         if docs.value_at(json, "Actions", f"#{kind}.{verb}") is None:
             return docs.not_found(f"{uri}/Actions/{kind}.{verb}")
-        present, named = docs.uris_at(json, "Links", f"{part}s"), _named(body, part)
+        value = body.get(part)  # a link, or as some clients send it, a text
+        named = docs.uris({"@odata.id": value} if isinstance(value, str) else value)
+        present = docs.uris_at(json, "Links", f"{part}s")
         is_removal = verb.startswith("Remove")
         if not named or (is_removal and named[0] not in present):
             text = f"{part} is not a part that {verb} applies to."
             raise RequestRefused(400, "ActionParameterValueError", text, part, verb)
         for tagged, tag in ((uri, f"{kind}ETag"), (named[0], f"{part}ETag")):
-            self._check_tag(body.get(tag), tagged)
+            # clients without a tag omit the parameter, or leave it empty
+            if body.get(tag) not in (None, "", self._documents.etag(tagged)):
+                raise RequestRefused(412, "PreconditionFailed", f"{tagged} has changed.")
         kept = [it for it in present if it not in named]
         return kept if is_removal else list(dict.fromkeys([*present, *named]))
-
-    def _check_tag(self, tag: object, uri: str) -> None:
-        """Refuse an outdated tag; clients without a tag omit the parameter, or leave it empty."""
-        if tag not in (None, "", self._documents.etag(uri)):
-            raise RequestRefused(412, "PreconditionFailed", f"{uri} has changed.")
 
     def tick(self) -> None:
         due = [run for due_s, run in self._late if due_s <= self._clock()]
@@ -145,18 +144,14 @@ class BlockChanges:
     def _run(self, target: ChangeTarget, wanted: Sequence[str]) -> str:
         target.apply(wanted)
         for added in (uri for uri in wanted if uri not in target.present):
-            if "other-slot" in self._faults:
-                self._move(target, added)
+            slot = f"{added}/PCIeDevice"
+            if "other-slot" in self._faults and target.uri != target.system:
+                self._zones.move(target.uri, added)
+            elif "other-slot" in self._faults and slot in self._documents:
+                self._documents.update(slot, Slot={"HotPluggable": False})
             if (gone_ms := self._faults.number("drop-other")) is not None:
                 self._drop(target, gone_ms)
         return target.system
-
-    def _move(self, target: ChangeTarget, added: str) -> None:
-        """Let an attached device show at another endpoint, or in a slot without hot plug."""
-        if target.uri != target.system:
-            self._zones.move(target.uri, added)
-        elif f"{added}/PCIeDevice" in self._documents:
-            self._documents.update(f"{added}/PCIeDevice", Slot={"HotPluggable": False})
 
     def _drop(self, target: ChangeTarget, gone_ms: int) -> None:
         """Detach the last block of another system, or device of another zone, for some time."""
@@ -193,12 +188,6 @@ class BlockChanges:
         present, zones = docs.uris_at(self._documents.get(uri), "Links", "Endpoints"), self._zones
         check, change = functools.partial(zones.check, uri), functools.partial(zones.change, uri)
         return ChangeTarget(uri, zones.host(uri), present, check, change, lambda _added: ())
-
-
-def _named(body: Json, parameter: str) -> list[str]:
-    """Return the URI of a parameter of an action: a link, or as some clients send it, a text."""
-    value = body.get(parameter)
-    return docs.uris({"@odata.id": value} if isinstance(value, str) else value)
 
 
 UNABLE = "UnableToProcessStanzaRequest"
@@ -239,13 +228,6 @@ class ComposeAction:
 
     def _blocks(self, uri: str) -> list[str]:
         return docs.uris_at(self._documents.get(uri), "ReservedResourceBlocks")
-
-    def _reserved(self, id_: str) -> Json:
-        found = self._documents.get(f"{self.collection}/{id_}")
-        if found is None or f"{self.collection}/{id_}" not in self._ends_s:
-            text = f"There is no reservation {id_}, or it has expired."
-            raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
-        return found
 
     def _reserve(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
         collection = self.collection
@@ -302,7 +284,11 @@ class ComposeAction:
             raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
         manifest = body.get("Manifest")
         if reservation is not None:
-            reserved = self._reserved(str(reservation))
+            id_, uri = str(reservation), f"{self.collection}/{reservation}"
+            reserved = self._documents.get(uri)
+            if reserved is None or uri not in self._ends_s:
+                text = f"There is no reservation {id_}, or it has expired."
+                raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
             manifest = manifest or reserved.get("Manifest")
         stanzas = docs.value_at(manifest, "Stanzas")
         if not isinstance(stanzas, list) or not stanzas:
@@ -347,9 +333,9 @@ class ComposeAction:
         request = request if isinstance(request, dict) else {}
         if kind == "ComposeSystem":
             named = {"Name": str(stanza.get("StanzaId") or "Composed"), **request}
-            plan = self._composition.plan(named, client, reservation)
-            blocks += plan.blocks
-            uri = self._composition.compose(plan)
+            planned = self._composition.plan(named, client, reservation)
+            blocks += planned
+            uri = self._composition.compose(planned, named)
             json = self._documents.get(uri) or {}
             if manifest.get("Expand") in ("All", "Relevant"):
                 return expand_document(self._documents, json, uri, ".", 2)

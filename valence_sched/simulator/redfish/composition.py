@@ -283,13 +283,6 @@ def _choose_blocks(
     return tuple(found)
 
 
-class CompositionPlan(NamedTuple):
-    """A possible composition: the blocks, and the properties of the system."""
-
-    blocks: tuple[str, ...]
-    body: Json
-
-
 class Composition:
     """Composes and decomposes nodes.
 
@@ -310,8 +303,8 @@ class Composition:
         stated = {one.target for one in _capabilities(self.documents)}
         return {uri for uri in (self.systems, *stated) if uri and uri in self.documents}
 
-    def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
-        """Return the plan of a composition without changes; RequestRefused if it is impossible."""
+    def plan(self, body: Json, client: str = "", reservation: str = "") -> tuple[str, ...]:
+        """Return the blocks of a composition without changes; RequestRefused if impossible."""
         links = docs.value_at(body, "Links", "ResourceBlocks")
         named = named_blocks([] if links is None else links)
         if len(named) < len(links or ()):
@@ -332,14 +325,13 @@ class Composition:
         if not shapes:
             _check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
-            if "equal-device" in self._faults:
-                return CompositionPlan(_equal_blocks(self.documents, named), body)
-            return CompositionPlan(tuple(named), body)
-        found = self._find_blocks(named, shapes, body, every, client, reservation)
-        return CompositionPlan(found, body)
+            is_changed = "equal-device" in self._faults
+            return _equal_blocks(self.documents, named) if is_changed else tuple(named)
+        return self._find_blocks(named, shapes, body, every, client, reservation)
 
-    def compose(self, plan: CompositionPlan) -> str:
-        wanted = str(plan.body.get("Name") or "") or None
+    def compose(self, blocks: Sequence[str], body: Json) -> str:
+        """Compose a system of blocks with the properties of a body, and return its URI."""
+        wanted = str(body.get("Name") or "") or None
         id_ = "Composed" if "own-names" in self._faults or not wanted else wanted
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", id_).strip(".-")[:64] or "Composed"
         uri, number = f"{self.systems}/{stem}", 1
@@ -347,8 +339,8 @@ class Composition:
             number += 1
             uri = f"{self.systems}/{stem}-{number}"
         name = node_name(self._faults, wanted) or "Composed System"
-        self._attach(plan.blocks, uri)
-        machines.put_system(self.documents, uri, name, plan.blocks, plan.body)
+        self._attach(blocks, uri)
+        machines.put_system(self.documents, uri, name, blocks, body)
         self.documents.list_member(self.systems, uri)
         return uri
 
@@ -481,11 +473,8 @@ class Composition:
                 continue
             if not set(named) <= set(inside):
                 continue
-            free = [
-                uri
-                for uri in inside
-                if uri in named or self._refusal(uri, client, reservation) is None
-            ]
+            refused = {uri for uri in inside if self._refusal(uri, client, reservation)}
+            free = [uri for uri in inside if uri in named or uri not in refused]
             found = _choose_blocks(self.documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found

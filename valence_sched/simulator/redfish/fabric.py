@@ -96,11 +96,13 @@ class FabricZones:
         if present[0] not in wanted:
             text = f"{zone} cannot be without {present[0]}."
             raise RequestRefused(400, "PropertyValueConflict", text, "Endpoints", zone)
+        zones = [uri for uri in self._documents if "/Zones/" in uri and self.host(uri)]
+        used = {entity for uri in zones for entity in self._entities(uri)}
         for end in wanted:
             if end not in ends:
                 text = f"{fabric} has no endpoint {end}."
                 raise RequestRefused(400, "ResourceNotFound", text, "Endpoint", end)
-            if end not in present and self._is_used(entity_of(self._documents, end)):
+            if end not in present and entity_of(self._documents, end) in used:
                 raise RequestRefused(409, "ResourceInUse", f"{end} is in another zone.", end)
 
     def change(self, zone: str, wanted: Iterable[str]) -> None:
@@ -136,10 +138,6 @@ class FabricZones:
         ends = docs.uris_at(self._documents.get(zone), "Links", "Endpoints")[1:]
         return [entity_of(self._documents, end) for end in ends]
 
-    def _is_used(self, entity: str) -> bool:
-        zones = (uri for uri in self._documents if "/Zones/" in uri and self.host(uri))
-        return any(entity in self._entities(zone) for zone in zones)
-
     def _pooled(self, block: Json) -> set[str]:
         found = devices_of(self._documents, block)
         return {uri for kind in _POOLED for uri in found[kind]}
@@ -158,11 +156,14 @@ def add_amount_fabric(documents: DocumentTree) -> None:
         documents.put_collection(fabrics, "FabricCollection", "Fabrics")
         documents.update(ROOT, Fabrics={"@odata.id": fabrics})
     fabric = f"{fabrics}/Amounts"
-    ends = [
-        _put_endpoint(documents, f"{fabric}/Endpoints/{role}-{number}", role, entity)
-        for role, entities in (("Initiator", _hosts(documents)), ("Target", _stocks(documents)))
-        for number, entity in enumerate(entities, 1)
-    ]
+    offers = ("MemoryChunks", "AllocatedVolumes")
+    stocks = (uri for uri in documents if any(it in (documents.get(uri) or {}) for it in offers))
+    ends = []
+    for role, entities in (("Initiator", _hosts(documents)), ("Target", stocks)):
+        for number, entity in enumerate(entities, 1):
+            connected = [{"EntityRole": role, "EntityLink": {"@odata.id": entity}}]
+            ends.append(f"{fabric}/Endpoints/{role}-{number}")
+            documents.put_resource(ends[-1], "Endpoint.v1_7_0", ConnectedEntities=connected)
     documents.put_collection(f"{fabric}/Endpoints", "EndpointCollection", "Endpoints", ends)
     documents.put_collection(f"{fabric}/Connections", "ConnectionCollection", "Connections")
     links = {name: {"@odata.id": f"{fabric}/{name}"} for name in ("Endpoints", "Connections")}
@@ -206,10 +207,9 @@ def refuse_connected(documents: DocumentTree, amount: str) -> None:
     """Raise RequestRefused for a memory chunk or volume that is connected."""
     for uri in documents:
         json = documents.get(uri) or {}
-        connects = str(json.get("@odata.type")).startswith(CONNECTION_TYPE) and amount in _amounts(
-            json
-        )
-        if connects and uri in documents.member_uris(uri.rpartition("/")[0]):
+        if not str(json.get("@odata.type")).startswith(CONNECTION_TYPE):
+            continue
+        if amount in _amounts(json) and uri in documents.member_uris(uri.rpartition("/")[0]):
             text = f"{amount} is connected by {uri}."
             raise RequestRefused(409, "ResourceInUse", text)
 
@@ -228,16 +228,3 @@ def _hosts(documents: DocumentTree) -> Iterator[str]:
     for uri in documents.member_uris(docs.uri_at(documents.get(ROOT), "Systems")):
         if not docs.uris_at(documents.get(uri), "Links", "ResourceBlocks"):
             yield uri
-
-
-def _stocks(documents: DocumentTree) -> Iterator[str]:
-    for uri in documents:
-        json = documents.get(uri) or {}
-        if "MemoryChunks" in json or "AllocatedVolumes" in json:
-            yield uri
-
-
-def _put_endpoint(documents: DocumentTree, uri: str, role: str, entity: str) -> str:
-    entities = [{"EntityRole": role, "EntityLink": {"@odata.id": entity}}]
-    documents.put_resource(uri, "Endpoint.v1_7_0", ConnectedEntities=entities)
-    return uri

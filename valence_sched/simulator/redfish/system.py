@@ -190,10 +190,8 @@ def remove_system(documents: DocumentTree, uri: str) -> None:
 
 def _processors(devices: Iterable[Json]) -> Json:
     cpus = [json for json in devices if json.get("ProcessorType", "CPU") == "CPU"]
-    cores, threads = (
-        sum(docs.number_of(json.get(name)) for json in cpus)
-        for name in ("TotalCores", "TotalThreads")
-    )
+    cores = sum(docs.number_of(json.get("TotalCores")) for json in cpus)
+    threads = sum(docs.number_of(json.get("TotalThreads")) for json in cpus)
     summary: Json = {"Count": len(cpus), "CoreCount": cores, "LogicalProcessorCount": threads}
     models = [json["Model"] for json in cpus if "Model" in json]
     if models and all(model == models[0] for model in models):

@@ -142,9 +142,8 @@ class SystemChooser:
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         self._found = found = reader.find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in found.offers}
-        uses = reader.RackUsage(
-            service, found.nodes, found.storages, found.systems, set(self._pooled)
-        )
+        used_by = found.nodes, found.storages, found.systems
+        uses = reader.RackUsage(service, *used_by, set(self._pooled))
         self._devices, _ = devices.devices_of_systems(service, found.systems)
         attached = {uri for own in self._devices.values() for uri in own}
         attached |= reader.drives_of_storage(service, found.storages)

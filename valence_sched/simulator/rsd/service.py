@@ -76,9 +76,8 @@ def _node_document(
 
 def _node_assets(node: Json) -> list[str]:
     systems = docs.uris_at(node, "Links", "ComputerSystem")
-    devices = [
-        uri for key in ("Processors", "LocalDrives") for uri in docs.uris_at(node, "Links", key)
-    ]
+    kinds = ("Processors", "LocalDrives")
+    devices = [uri for kind in kinds for uri in docs.uris_at(node, "Links", kind)]
     inside = tuple(f"{system}/" for system in systems)
     return list(dict.fromkeys([*systems, *(it for it in devices if not it.startswith(inside))]))
 
@@ -226,7 +225,8 @@ class NodesService:
         linked = {uri for it in self._nodes() for uri in docs.uris_at(self._node(it), *_REMOTE)}
         volumes = set(docs.uris_at(node, *_REMOTE))
         if not is_removal:
-            volumes = {*_volumes(self._documents)} - linked
+            lists = (docs.uri_at(it.json, "Volumes") for it in _storages(self._documents))
+            volumes = {uri for it in lists for uri in self._documents.member_uris(it)} - linked
         if device not in known | volumes:
             return _invalid([f"Resource: {device or 'no link'} cannot be {verb.lower()}ed"])
         if "empty-change" in self._faults:
@@ -373,10 +373,8 @@ def _release(documents: DocumentTree, uri: str) -> None:
     if json is None:
         return
     for storage in _storages(documents):
-        volumes, targets = (
-            docs.uri_at(storage.json, "Volumes"),
-            docs.uri_at(storage.json, "RemoteTargets"),
-        )
+        both = (docs.uri_at(storage.json, name) for name in ("Volumes", "RemoteTargets"))
+        volumes, targets = both
         if uri in documents.member_uris(volumes):
             size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", json, NO_NOTES)) or 0
             for source in objects(json.get("CapacitySources")):
@@ -386,11 +384,6 @@ def _release(documents: DocumentTree, uri: str) -> None:
         if uri in documents.member_uris(targets):
             _remove_logical_drives(documents, docs.uri_at(storage.json, "LogicalDrives"), json)
             documents.remove_member(targets, uri)
-
-
-def _volumes(documents: DocumentTree) -> Iterator[str]:
-    for storage in _storages(documents):
-        yield from documents.member_uris(docs.uri_at(storage.json, "Volumes"))
 
 
 def _storages(documents: DocumentTree) -> Iterator[StorageService]:
@@ -418,10 +411,8 @@ def _cut_volume(
 def _cut_logical_drive(
     documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
-    drives, targets = (
-        docs.uri_at(storage.json, "LogicalDrives"),
-        docs.uri_at(storage.json, "RemoteTargets"),
-    )
+    both = (docs.uri_at(storage.json, name) for name in ("LogicalDrives", "RemoteTargets"))
+    drives, targets = both
     if not drives or targets not in documents:
         return None
     id_, number = documents.free_id(drives), documents.free_id(targets)

@@ -33,9 +33,8 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
     if "stream-redirect" in podm.faults:
         where = f"https://elsewhere.example.net{request.path}"
         return web.Response(status=307, headers={"Location": where})
-    response = web.StreamResponse(
-        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-    )
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+    response = web.StreamResponse(headers=headers)
     position = podm.documents.changes
     await response.prepare(request)
     await response.write(b": events follow\n\n")

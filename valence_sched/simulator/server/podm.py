@@ -17,7 +17,7 @@ from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.redfish import composition as composing, fabric
 from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges, ComposeAction
-from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
+from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
 from valence_sched.simulator.server import documents as docs, services
@@ -63,11 +63,9 @@ class SimulatedPodm:
         complete(documents, faults, id_)
         stated, timeout_s = faults.number("session-limit"), settings.session_timeout_s
         limit = settings.session_limit if stated is None else stated
-        self.sessions = services.Sessions(
-            documents, settings.clock, settings.login, limit, timeout_s
-        )
-        self._event_stream = services.add_event_service(documents, self.faults)
-        self.subscriptions = services.Subscriptions(documents)
+        account = settings.clock, settings.login
+        self.sessions = services.Sessions(documents, *account, limit, timeout_s)
+        self.subscriptions = services.Subscriptions(documents, faults)
         clock, task_s = settings.clock, settings.task_s
         self.composition = Composition(documents, faults)
         self._action = ComposeAction(self.composition, clock)
@@ -109,7 +107,7 @@ class SimulatedPodm:
             self._rack.tick()
 
     def streams(self, request: HttpRequest) -> bool:
-        wanted = request.method == "GET" and request.path == self._event_stream != ""
+        wanted = request.method == "GET" and request.path == self.subscriptions.stream != ""
         return wanted and self._user(request) is not None
 
     def _user(self, request: HttpRequest) -> str | None:
@@ -193,7 +191,11 @@ class SimulatedPodm:
             return self._action.compose(json, user)
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self.documents:
-            return self._system_action(system, action, json, user)
+            if action == "Reset":
+                return reset(self.documents, system, json)
+            if action in VERBS:
+                return self._changes.act(system, action, json, user)
+            return docs.not_found(path)
         zone, mark, action = path.rpartition("/Actions/Zone.")
         if mark and action and zone in self.documents:
             return self._changes.act_on_zone(zone, action, json)
@@ -216,19 +218,19 @@ class SimulatedPodm:
             own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
             self.documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
             return HttpReply(201, None, {"Location": uri})
-        plan = self.composition.plan(json, user)
+        blocks = self.composition.plan(json, user)
         if "empty-create" in self.faults:
             return HttpReply(201, None, {"Location": f"{systems}/There-Is-None"})
         wanted = headers.get("prefer", "").replace(" ", "").lower().split(",")
         if "respond-async" in wanted or "async" in self.faults or "task-exception" in self.faults:
-            run = functools.partial(self.composition.compose, plan)
+            run = functools.partial(self.composition.compose, blocks, json)
             task_s = self.settings.task_s
-            return self._tasks.start(run, plan.blocks, duration_s=task_s, creates=True)
-        uri = self.composition.compose(plan)
+            return self._tasks.start(run, blocks, duration_s=task_s, creates=True)
+        uri = self.composition.compose(blocks, json)
         if "failed-node" in self.faults:
             failed = {"State": "Disabled", "Health": "Critical"}
             self.documents.update(uri, PowerState="Off", Status=failed)
-            for block in plan.blocks:
+            for block in blocks:
                 composing.set_status(self.documents, block, CompositionState="Failed")
         return _created(self.documents, self.faults, uri)
 
@@ -275,18 +277,11 @@ class SimulatedPodm:
             return self.composition.decompose(path)
         return self._delete_member(path)
 
-    def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
-        if action == "Reset":
-            return reset(self.documents, system, json)
-        if action in VERBS:
-            return self._changes.act(system, action, json, user)
-        return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
-
     def _steal(self) -> None:
         for name in self.faults.once("steal"):
             for uri, json in composing.blocks(self.documents):
                 if name in (uri, json.get("Id"), uri.rpartition("/")[2]):
-                    self.composition.compose(CompositionPlan((uri,), {"Name": "Other-Client"}))
+                    self.composition.compose((uri,), {"Name": "Other-Client"})
 
     def _patch(self, uri: str, body: Json, client: str) -> HttpReply:
         json = self.documents.get(uri)

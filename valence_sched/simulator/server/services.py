@@ -22,7 +22,6 @@ from valence_sched.simulator.server.documents import DocumentChange, DocumentTre
 from valence_sched.simulator.server.faults import Faults
 
 Clock = Callable[[], float]
-EVENT_SERVICE = f"{ROOT}/EventService"
 #: The message of each older type of event.
 MESSAGES = {
     "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
@@ -143,34 +142,6 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     return uri
 
 
-def add_event_service(documents: DocumentTree, faults: Faults) -> str:
-    """Give a tree an event service without subscriptions; return the URI of its stream, or ""."""
-    root = documents.get(ROOT) or {}
-    service_uri = docs.uri_at(root, "EventService") or EVENT_SERVICE
-    known = documents.get(service_uri)
-    if "no-events" in faults:
-        if known is not None:
-            documents.put(service_uri, _without_offers(known))
-        return ""
-    type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": docs.OK}
-    service = known or docs.resource_document(service_uri, type_, "Event Service", **works)
-    stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
-    collection = docs.uri_at(service, "Subscriptions") or f"{service_uri}/Subscriptions"
-    for old in documents.member_uris(collection):
-        documents.remove(old)
-    type_ = "EventDestinationCollection"
-    documents.put_collection(collection, type_, "Subscriptions")
-    offered: Json = {"Subscriptions": {"@odata.id": collection}}
-    offered |= {"ServerSentEventUri": stream} if stream else {}
-    documents.put(service_uri, {**_without_offers(service), **offered})
-    documents.put(ROOT, {**root, "EventService": {"@odata.id": service_uri}})
-    return stream
-
-
-def _without_offers(service: Json) -> Json:
-    return {name: value for name, value in service.items() if name not in OFFERS}
-
-
 def events_of(
     changes: Iterable[DocumentChange], number: int, *, older: bool = False
 ) -> Iterator[bytes]:
@@ -217,13 +188,32 @@ class Destination(NamedTuple):
 
 
 class Subscriptions:
-    """The subscriptions of one pod manager, stored in its documents."""
+    """The event service of one pod manager, in its documents: at first without subscriptions.
 
-    def __init__(self, documents: DocumentTree) -> None:
-        self._documents = documents
-        service = docs.value_at(documents.get(ROOT), "EventService")
-        found = docs.value_at(documents.get(docs.uri_of(service) or EVENT_SERVICE), "Subscriptions")
-        self.collection = docs.uri_of(found)
+    ``stream`` and ``collection`` are URIs, empty if the service does not offer them.
+    """
+
+    def __init__(self, documents: DocumentTree, faults: Faults) -> None:
+        self._documents, self.stream, self.collection = documents, "", ""
+        root = documents.get(ROOT) or {}
+        uri = docs.uri_at(root, "EventService") or f"{ROOT}/EventService"
+        if (known := documents.get(uri)) is None and "no-events" in faults:
+            return
+        type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": docs.OK}
+        service = known or docs.resource_document(uri, type_, "Event Service", **works)
+        offered: Json = {}
+        if "no-events" not in faults:
+            self.collection = docs.uri_at(service, "Subscriptions") or f"{uri}/Subscriptions"
+            for old in documents.member_uris(self.collection):
+                documents.remove(old)
+            type_ = "EventDestinationCollection"
+            documents.put_collection(self.collection, type_, "Subscriptions")
+            offered["Subscriptions"] = {"@odata.id": self.collection}
+            if "no-stream" not in faults:
+                self.stream = offered["ServerSentEventUri"] = f"{uri}/SSE"
+            documents.put(ROOT, {**root, "EventService": {"@odata.id": uri}})
+        others = {name: value for name, value in service.items() if name not in OFFERS}
+        documents.put(uri, {**others, **offered})
 
     def destinations(self) -> Iterator[Destination]:
         for uri in self._documents.member_uris(self.collection) if self.collection else ():

@@ -11,7 +11,6 @@ from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.drivers.redfish.methods import ComposeWrite
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest
-from valence_sched.simulator.redfish.composition import CompositionPlan
 
 FIRST, SECOND = f"{BLOCKS}/GPU-03", f"{BLOCKS}/GPU-04"
 ADD, REMOVE = "AddResourceBlock", "RemoveResourceBlock"
@@ -28,8 +27,7 @@ class TestServedNodes(unittest.TestCase):
     """Composed nodes of a served pod manager, whose systems have both actions."""
 
     def compose(self, site):
-        plan = CompositionPlan(EXAMPLE.blocks, {"Name": EXAMPLE.name})
-        self.node = site.podm.app.podm.composition.compose(plan)
+        self.node = site.podm.app.podm.composition.compose(EXAMPLE.blocks, {"Name": EXAMPLE.name})
         self.before = len(writes(site))
 
     def change(self, site, attach=(), detach=()):
