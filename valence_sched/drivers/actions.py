@@ -2,12 +2,12 @@
 """Actions that a document advertises, with their parameters; Reset starts and stops a node."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, objects, text, words
-from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.http.exchange import MakePatience
 from valence_sched.drivers.links import link_path
 from valence_sched.errors import PodmError
 
@@ -65,9 +65,7 @@ def is_on(session: Session, node: str) -> bool | None:
     return _STATES.get(_power(get_document(session, node) or {}))
 
 
-def set_power(
-    session: Session, node: str, on: bool, patience: Callable[[], Patience], watch: Watch
-) -> None:
+def set_power(session: Session, node: str, on: bool, patience: MakePatience, watch: Watch) -> None:
     """Start a node, or shut it down, by the first type of reset that has the effect.
 
     Each type has the whole patience. PodmError if the node is not on, or off, in the end.

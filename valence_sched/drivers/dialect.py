@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.document_shape import MEMBERS, current_form
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
-from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.http.exchange import MakePatience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages, link_paths
 from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm
@@ -125,7 +125,7 @@ class Dialect(NamedTuple):
     #: selects the dialect.
     recognise: Callable[[Json], bool] = lambda _root: False
     #: Makes a composer from a session and a factory of Patience; None if the dialect only reads.
-    composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
+    composer: Callable[[Session, MakePatience], Composer] | None = None
     #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()
     #: A root with at least one of these links has a composition service; empty means any link.

@@ -230,8 +230,7 @@ STANDARD_SEGMENTS = frozenset(
     ResourceZones Zones Endpoints Switches Ports Connections AddressPools EndpointGroups
     Processors Memory MemoryDomains MemoryChunks MemorySummary ProcessorSummary Storage
     StorageServices SimpleStorage Drives Volumes AllocatedVolumes StoragePools StorageGroups
-    Controllers
-    StorageControllers EthernetInterfaces NetworkInterfaces NetworkAdapters
+    Controllers StorageControllers EthernetInterfaces NetworkInterfaces NetworkAdapters
     NetworkDeviceFunctions NetworkPorts PCIeDevices PCIeFunctions PCIeSlots PCIeInterfaces
     LogicalServices Services Nodes Actions Oem Members Links Capabilities Devices Thermal Power
     PowerSubsystem ThermalSubsystem Assembly Sensors LogServices Entries Bios Boot

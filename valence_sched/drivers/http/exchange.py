@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple
@@ -169,6 +169,17 @@ class Patience:
         self._sleep(min(left, retry_after_s(headers or {}, self._pause)))
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_S)
         return True
+
+    def tries(self, most: int) -> Iterator[None]:
+        """Yield up to ``most`` times, after a pause each but the first; end at the deadline."""
+        for left in reversed(range(most)):
+            yield
+            if not left or not self.pause():
+                return
+
+
+#: Makes the patience of one wait.
+MakePatience = Callable[[], Patience]
 
 
 class TlsContexts:

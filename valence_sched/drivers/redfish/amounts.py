@@ -3,13 +3,13 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import AmountChange, SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.http.exchange import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import LATE_READS, MakePatience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import connections, schema, stocks
 from valence_sched.drivers.redfish.connections import ConnectionPath, WriteEffect, listed_document
@@ -42,10 +42,7 @@ class AmountComposer:
     """Memory chunks and volumes of one service; ``links`` connect them to nodes."""
 
     def __init__(
-        self,
-        session: Session,
-        patience: Callable[[], Patience],
-        links: connections.AmountLinks | None = None,
+        self, session: Session, patience: MakePatience, links: connections.AmountLinks | None = None
     ) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
@@ -237,18 +234,16 @@ class AmountComposer:
     def _delete(self, one: Grant, watch: Watch) -> WriteEffect:
         watch("deleting")
         sent = composer.write(self._session, one.uri, None, self._patience(), watch)
-        patience, late = self._patience(), LATE_READS if sent.lost or sent.succeeded else 0
-        while True:
+        why = ""
+        for _ in self._patience().tries(LATE_READS if sent.lost or sent.succeeded else 1):
             try:
                 if listed_document(self._session, one.uri) is None:
                     return WriteEffect()
                 why = sent.reason or "the service reported its deletion"
             except PodmError as error:
                 why = f"could not be read back: {error}"
-            late -= 1
-            if late <= 0 or not patience.pause():
-                works = not (sent.refused or sent.unsent)
-                return WriteEffect(f"{one.uri} still exists: {why}", works)
+        works = not (sent.refused or sent.unsent)
+        return WriteEffect(f"{one.uri} still exists: {why}", works)
 
     def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
         if (source := self._source(grant)) is None:
@@ -275,15 +270,12 @@ class AmountComposer:
         old: set[str],
     ) -> Creation:
         """Find the created amount by its name, the URI in the answer, or as the only new amount."""
-        patience, late = self._patience(), LATE_READS if sent.lost else 1
         new: list[str] = []
-        while late > 0 and not new:
-            late -= 1
+        for _ in self._patience().tries(LATE_READS if sent.lost else 1):
             members = self._members(target)
             if sent.succeeded and sent.node and composer.get_document(self._session, sent.node):
                 members.add(sent.node)
-            new = sorted(uri for uri in members if fold_uri(uri) not in old)
-            if not new and not (late and patience.pause()):
+            if new := sorted(uri for uri in members if fold_uri(uri) not in old):
                 break
         names = ((uri, composer.get_document(self._session, uri)) for uri in new)
         named = [uri for uri, it in names if it is not None and request.names(it.get("Name"), uri)]

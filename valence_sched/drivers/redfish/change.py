@@ -3,12 +3,12 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Watch
-from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
+from valence_sched.drivers.http.exchange import GONE, LATE_READS, MakePatience
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
 from valence_sched.errors import PodmError
@@ -43,7 +43,7 @@ class BlockChanger:
     """Changes the blocks of the nodes of one pod manager."""
 
     def __init__(
-        self, session: composer.Session, patience: Callable[[], Patience], podm: ChangedNode
+        self, session: composer.Session, patience: MakePatience, podm: ChangedNode
     ) -> None:
         self._session, self._patience, self._podm = session, patience, podm
 

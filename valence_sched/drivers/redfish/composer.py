@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.composer import AmountChange, Change, SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.http.exchange import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import LATE_READS, MakePatience
 from valence_sched.drivers.links import ROOT, fold_uri
 from valence_sched.drivers.redfish import hot_plug, methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
@@ -155,7 +155,7 @@ class RedfishComposer:
     def __init__(
         self,
         session: Session,
-        patience: Callable[[], Patience],
+        patience: MakePatience,
         own: tuple[methods.ComposeMethod, ...] = (),
         own_changes: tuple[methods.ChangeMethod, ...] = (),
     ) -> None:

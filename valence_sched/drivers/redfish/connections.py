@@ -9,7 +9,7 @@ from valence_sched.drivers import composer
 from valence_sched.drivers.composer import SendResult, Session, Watch, read_resource
 from valence_sched.drivers.document_shape import MEMBERS
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, only_objects, text
-from valence_sched.drivers.http.exchange import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import LATE_READS, MakePatience, Patience
 from valence_sched.drivers.links import ROOT, fold_uri, link_paths
 from valence_sched.drivers.redfish.schema import MemoryChunks, Server
 from valence_sched.errors import PodmError
@@ -100,7 +100,7 @@ class AmountLinks(Protocol):
 class AmountConnections:
     """The connections of all fabrics of one service; its endpoints are read once."""
 
-    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+    def __init__(self, session: Session, patience: MakePatience) -> None:
         self._session, self._patience = session, patience
 
     def path(self, request: CompositionRequest, node: str, stock: str) -> ConnectionPath | None:
@@ -211,26 +211,19 @@ def read_until(
     patience: Patience, is_done: Callable[[], bool], sent: SendResult, why: str
 ) -> WriteEffect:
     """Read until a write has its effect, once if it was refused; ``why`` is the failure."""
-    late = 1 if sent.refused else LATE_READS
-    while True:
+    result = WriteEffect(why, not sent.refused)
+    for _ in patience.tries(1 if sent.refused else LATE_READS):
         try:
             if is_done():
                 return WriteEffect()
             result = WriteEffect(why, not sent.refused)
         except PodmError as error:
             result = WriteEffect(f"{why}; could not be read back: {error}", True)
-        late -= 1
-        if late <= 0 or not patience.pause():
-            return result
+    return result
 
 
 def post_member(
-    session: Session,
-    collection: str,
-    body: Json,
-    type_: str,
-    patience: Callable[[], Patience],
-    watch: Watch,
+    session: Session, collection: str, body: Json, type_: str, patience: MakePatience, watch: Watch
 ) -> SendResult:
     """Create a member of a collection; if its type is required, send the body again with it."""
     sent = composer.write(session, collection, body, patience(), watch)

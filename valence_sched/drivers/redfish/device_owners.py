@@ -417,9 +417,10 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     accelerators: set[str] = set()
     for field, to in _SINGLE:
         if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
-            processors = (it for it in found if isinstance(it, schema.ProcessorDevice))
-            accelerators.update(it.uri for it in processors if it.kind not in _OF_CPUS)
-            if to is schema.MemoryDevice and accelerators:
+            if to is schema.ProcessorDevice:
+                processors = (it for it in found if isinstance(it, schema.ProcessorDevice))
+                accelerators = {it.uri for it in processors if it.kind not in _OF_CPUS}
+            elif to is schema.MemoryDevice and accelerators:
                 found = [it for it in found if not _is_of(service, it, accelerators)]
             yield DeviceList(field.path + of, found)
     if drives:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.http.exchange import MakePatience
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.drivers.redfish.stocks import PERSISTENT, STORAGE, VOLATILE
@@ -26,7 +25,7 @@ def redfish(
     before the standard methods.
     """
 
-    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    def composer(session: Session, patience: MakePatience) -> Composer:
         from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
 
         return RedfishComposer(session, patience, methods, changes)

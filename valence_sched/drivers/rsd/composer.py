@@ -13,7 +13,7 @@ from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_parameters, action_target, find_action
 from valence_sched.drivers.composer import Change, SendResult, Watch, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
+from valence_sched.drivers.http.exchange import GONE, LATE_READS, MakePatience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.change import BlockChanger
@@ -37,7 +37,7 @@ ALLOCATED, ASSEMBLED = "allocated", "assembled"
 class RsdComposer:
     """Composes on the pod manager of one rack."""
 
-    def __init__(self, session: composer.Session, patience: Callable[[], Patience]) -> None:
+    def __init__(self, session: composer.Session, patience: MakePatience) -> None:
         self._session, self._patience = session, patience
         self._unread: list[PodmError] = []
         self._made: set[tuple[str, str]] = set()
@@ -180,12 +180,8 @@ class RsdComposer:
         return composer.write(self._session, target, body, self._patience(), watch, is_undone)
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
-        patience, reads = self._patience(), 1 if sent.refused else LATE_READS
-        while self._state(node) is not None:
-            reads -= 1
-            if reads <= 0 or not patience.pause():
-                return True
-        return False
+        reads = self._patience().tries(1 if sent.refused else LATE_READS)
+        return all(self._state(node) is not None for _ in reads)
 
     def _target(self) -> str | None:
         if self._allocate is None:
@@ -524,7 +520,7 @@ class RackVolumes:
     def __init__(
         self,
         session: composer.Session,
-        patience: Callable[[], Patience],
+        patience: MakePatience,
         nodes: Callable[[], Iterable[RackNode]],
     ) -> None:
         self._session, self._patience, self._nodes = session, patience, nodes

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dialect of Intel Rack Scale Design 2.1 to 2.5."""
 
-from collections.abc import Callable
-
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.http.exchange import MakePatience
 from valence_sched.drivers.redfish.stocks import STORAGE
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackRoot
@@ -15,7 +13,7 @@ from valence_sched.drivers.rsd.schema import RackRoot
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
 
-    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    def composer(session: Session, patience: MakePatience) -> Composer:
         from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
 
         return RsdComposer(session, patience)

@@ -38,8 +38,8 @@ def rack_stocks(
     for storage in filter(stocks.is_usable, storages):
         every = list(service.follow(storage.pools, standard.StoragePool, storage.uri))
         sizes = (it for it in stocks.pool_sizes(service, every, drives) if stocks.is_usable(it[0]))
-        stock, gib = stocks.storage_stock, stocks.gib
-        newer = [stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
+        make, gib = stocks.storage_stock, stocks.gib
+        newer = [make(pool, gib(total), gib(used)) for pool, total, used in sizes]
         older = list(_groups(service, storage, drives))
         if newer and older:  # two API generations of one service may list the same drives
             groups = format_count(len(older), "group")
