@@ -169,21 +169,6 @@ class Link(Field[tuple[str, ...]]):
         self.cached = self.levels if cached is None else cached
 
 
-class AlternativeLink(Link):
-    """A link that a resource with one of the properties ``unless`` does not have."""
-
-    def __init__(
-        self, path: str, to: type[Resource], doc: str, *, unless: tuple[str, ...], **options: Any
-    ) -> None:
-        super().__init__(path, to, doc, **options)
-        self._unless = unless
-
-    def __get__(self, resource: Any, owner: type[Resource]) -> Any:
-        if resource is not None and any(resource.json.get(name) for name in self._unless):
-            return ()
-        return super().__get__(resource, owner)
-
-
 class Parts(Field[tuple[Json, ...]]):
     """A property with objects that hold links to follow; the objects have no URI."""
 

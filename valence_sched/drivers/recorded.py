@@ -396,10 +396,8 @@ class RecordReader:
             if "" not in below:  # a single packed folder: read its content
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
-        entries = (
-            Entry(top, partial(_if_tree, below), below.get("", b""))
-            for top, below in groups.items()
-        )
+        parts = groups.items()
+        entries = (Entry(top, partial(_if_tree, of), of.get("", b"")) for top, of in parts)
         yield from self._read_entries(entries, file, nesting)
 
     def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:

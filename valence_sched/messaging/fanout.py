@@ -62,10 +62,8 @@ class HintFanout:
         self._names: set[str] = set()
         self._wanted = self._ended = False
         self._change = threading.Condition()
-        self._threads = [
-            threading.Thread(target=work, daemon=True, name="hints")
-            for work in (self._listen, self._send_all)
-        ]
+        works = (self._listen, self._send_all)
+        self._threads = [threading.Thread(target=it, daemon=True, name="hints") for it in works]
         self.listening = threading.Event()
 
     def start(self) -> None:

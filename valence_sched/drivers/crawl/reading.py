@@ -174,7 +174,7 @@ class PodmReader:
         linked = functools.partial(LinkedDocuments, host=connection.host, max_blocks=most)
         linked = functools.partial(linked, shared=self._shared, known_nodes=self._previous.nodes)
         linked = functools.partial(linked, free_hosts=known.free_hosts)
-        notes, podm, read = read_in_passes(crawl, dialect, root, known.name, linked)
+        notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
@@ -236,11 +236,12 @@ class PodmReader:
 
 
 class ReadPass(NamedTuple):
-    """The result of one pass, and the documents that it read."""
+    """The result of one pass: the documents that it read, and the missing documents."""
 
     notes: DocumentNotes
     podm: FullPodm
     read: dict[str, Json]
+    missing: list[str]
 
 
 def read_in_passes(
@@ -257,15 +258,15 @@ def read_in_passes(
     whole = fetch_task(ROOT, dialect.root)
     if crawl.expands:
         crawl.fetch(crawl.below(whole), deep=False)
-        found, missing = _run_pass(crawl, dialect, name, linked)
-        if not missing:
+        found = _run_pass(crawl, dialect, name, linked)
+        if not found.missing:
             return found
     crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found, missing = _run_pass(crawl, dialect, name, linked)
-        if not missing:
+        found = _run_pass(crawl, dialect, name, linked)
+        if not found.missing:
             return found
-        for uri in (*found.read, *missing):
+        for uri in (*found.read, *found.missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
     what = "its documents link further documents without end"
@@ -274,8 +275,7 @@ def read_in_passes(
 
 def _run_pass(
     crawl: Crawler, dialect: Dialect, name: str, linked: Callable[..., LinkedDocuments]
-) -> tuple[ReadPass, list[str]]:
-    """Return the pass, and the URIs of documents that it lacked."""
+) -> ReadPass:
     notes = DocumentNotes()
     read: dict[str, Json] = {}
     missing: list[str] = []
@@ -296,7 +296,7 @@ def _run_pass(
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
-    return ReadPass(notes, podm, read), missing
+    return ReadPass(notes, podm, read, missing)
 
 
 class ListCheck:

@@ -371,16 +371,14 @@ def is_host_part(service: LinkedDocuments, block: schema.ResourceBlock) -> bool:
     return any(it.kind == "cpu" for it in processors)
 
 
+def device_json(kind: type[schema.Device], noun: DeviceNoun, names: Iterable[str]) -> Json:
+    """Return attributes of a device as the properties with which a resource declares them."""
+    return {getattr(kind, name).path: getattr(noun, name) for name in names}
+
+
 def processor_json(cpu: Processor) -> Json:
-    return {
-        "ProcessorType": "CPU",
-        "TotalCores": cpu.cores,
-        "TotalThreads": cpu.threads,
-        "Model": cpu.model,
-        "ProcessorArchitecture": cpu.architecture,
-        "InstructionSet": cpu.instruction_set,
-        "MaxSpeedMHz": cpu.speed_mhz,
-    }
+    names = ("cores", "threads", "model", "architecture", "instruction_set", "speed_mhz")
+    return {"ProcessorType": "CPU", **device_json(schema.ProcessorDevice, cpu, names)}
 
 
 def memory_json(module: Memory) -> Json:

@@ -13,7 +13,12 @@ from valence_sched.drivers.composer import Session, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, collection_pages, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
+from valence_sched.drivers.redfish.describe import (
+    device_json,
+    memory_json,
+    nic_json,
+    processor_json,
+)
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.inventory import Devices
@@ -188,7 +193,7 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[Devi
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     drives = []
     for it in devices.drives:
-        drive = {"CapacityBytes": it.capacity_bytes, "MediaType": it.media, "Protocol": it.protocol}
+        drive = device_json(schema.DriveDevice, it, ("capacity_bytes", "media", "protocol"))
         drives.append({_COUNT: it.count, **{k: v for k, v in drive.items() if v is not None}})
     is_older = "SimpleStorage" in rules and "Storage" not in rules
     name, inner = ("SimpleStorage", "Devices") if is_older else ("Storage", "Drives")

@@ -15,7 +15,9 @@ import msgspec
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, fold_uri, path_of
-from valence_sched.drivers.redfish.describe import DeviceNoun, memory_json, nic_json, processor_json
+from valence_sched.drivers.redfish import describe
+from valence_sched.drivers.redfish.describe import DeviceNoun, device_json
+from valence_sched.drivers.redfish.schema import DriveDevice
 from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
 from valence_sched.model import inventory
 from valence_sched.model.podm_address import UUID_KIND
@@ -108,11 +110,11 @@ def _write_block(
     if (fabric := _fabric_of(places)) is not None:
         ends["ConnectedSwitchPorts" if fabric[1] else "Endpoints"] = [_link(_end_of(*fabric))]
     kinds: tuple[tuple[str, str, Iterable[DeviceNoun], Callable[..., Json]], ...] = (
-        ("Processors", "Processor.v1_16_0", devices.processors, processor_json),
+        ("Processors", "Processor.v1_16_0", devices.processors, describe.processor_json),
         ("Processors", "Processor.v1_16_0", devices.accelerators, _accelerator),
-        ("Memory", "Memory.v1_15_0", devices.memory, memory_json),
+        ("Memory", "Memory.v1_15_0", devices.memory, describe.memory_json),
         ("Drives", "Drive.v1_15_0", devices.drives, _drive),
-        ("EthernetInterfaces", "EthernetInterface.v1_8_0", devices.nics, nic_json),
+        ("EthernetInterfaces", "EthernetInterface.v1_8_0", devices.nics, describe.nic_json),
     )
     groups: dict[str, list[str]] = {}
     uncounted: list[str] = []
@@ -184,14 +186,8 @@ def _accelerator(card: inventory.Accelerator) -> Json:
 
 
 def _drive(drive: inventory.Drive) -> Json:
-    return {
-        "CapacityBytes": drive.capacity_bytes,
-        "MediaType": drive.media,
-        "Protocol": drive.protocol,
-        "RotationSpeedRPM": drive.rpm,
-        "Model": drive.model,
-        "Oem": _oem(remote=drive.remote),
-    }
+    names = ("capacity_bytes", "media", "protocol", "rpm", "model")
+    return {**device_json(DriveDevice, drive, names), "Oem": _oem(remote=drive.remote)}
 
 
 def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | None:

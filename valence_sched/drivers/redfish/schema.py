@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
-    AlternativeLink,
     Field,
     Identity,
     Link,
@@ -446,6 +445,16 @@ class OptionalLink(Link):
         self.read = lambda value: () if value == {} else links(value)
 
 
+class AlternativeLink(Link):
+    """A link that only a root without a composition service has."""
+
+    def __get__(self, resource: Any, owner: type[Resource]) -> Any:
+        composed_of = ("CompositionService", "ResourceBlocks")
+        if resource is not None and any(resource.json.get(name) for name in composed_of):
+            return ()
+        return super().__get__(resource, owner)
+
+
 class FabricDevice(Device):
     """The entity of an endpoint: a drive, an accelerator, or another device."""
 
@@ -540,24 +549,15 @@ class Chassis(NamedResource):
 
 class ServiceRoot(NamedResource):
     composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6, cached=2
+        "CompositionService", CompositionService, "composes nodes", levels=6, cached=2
     )
     blocks = Link("ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, cached=1)
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     hosts = AlternativeLink(
-        "Systems",
-        Server,
-        "hosts, without a composition service",
-        collection=True,
-        unless=("CompositionService", "ResourceBlocks"),
+        "Systems", Server, "hosts without a composition service", collection=True
     )
     fabrics = AlternativeLink(
-        "Fabrics",
-        Fabric,
-        "fabrics, without a composition service: their zones attach devices to hosts",
-        collection=True,
-        levels=4,
-        unless=("CompositionService", "ResourceBlocks"),
+        "Fabrics", Fabric, "fabrics whose zones attach devices", collection=True, levels=4
     )
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
     storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)

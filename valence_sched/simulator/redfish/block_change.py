@@ -137,7 +137,7 @@ class BlockChanges:
             return HttpReply(204)
         if (slow_ms := faults.number("slow-change")) is not None:
             blocks = target.composing(added)
-            return self._tasks.start(run, blocks, duration_s=slow_ms / 1000)
+            return self._tasks.start(run, blocks, duration_s=slow_ms / 1000, creates=False)
         run()
         return None
 

@@ -108,9 +108,8 @@ async def listen(
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
                 continue  # a socket that is bound but does not listen refuses connections
-            runner = web.ServerRunner(
-                web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
-            )
+            server = web.Server(app.handle, access_log=None)
+            runner = web.ServerRunner(server, shutdown_timeout=0.5, access_log=None)
             await runner.setup()
             runners.append(runner)
             await web.SockSite(runner, sock, backlog=512).start()

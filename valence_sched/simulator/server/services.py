@@ -275,12 +275,7 @@ class Tasks:
         self._tasks: dict[str, _Task] = {}
 
     def start(
-        self,
-        run: Callable[[], str],
-        blocks: Iterable[str],
-        *,
-        duration_s: float,
-        creates: bool = False,
+        self, run: Callable[[], str], blocks: Iterable[str], *, duration_s: float, creates: bool
     ) -> HttpReply:
         """Answer 202 with the task monitor; the blocks are Composing until the end.
 
