@@ -18,6 +18,7 @@ R = TypeVar("R", bound=Resource)
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 CONFLICT, INSUFFICIENT_STORAGE = 409, 507
+Uris = Sequence[str]
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 MAX_MESSAGES = 5
@@ -103,7 +104,7 @@ class ComposerReads(Protocol):
     def preview(self, request: CompositionRequest) -> str | None:
         """Return the reason why no node can be composed now, else None; PodmError if unknown."""
 
-    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+    def change_refusal(self, node: str, attach: Uris, detach: Uris) -> str | None:
         """Return the reason why a change of a node would fail, as far as readings show, else None.
 
         PodmError if the node is missing or unreadable.
@@ -148,9 +149,7 @@ class Composer(ComposerReads, Protocol):
         only the memory chunks and volumes of the request are deleted.
         """
 
-    def change(
-        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
-    ) -> Change:
+    def change(self, node: str, attach: Uris, detach: Uris, watch: Watch) -> Change:
         """Attach blocks to a node and detach others, and read all of them back by the node.
 
         Other blocks of the node stay, also those of other clients. PodmError only before the

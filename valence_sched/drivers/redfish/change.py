@@ -3,11 +3,11 @@
 
 import contextlib
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import Protocol
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Watch
+from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Uris, Watch
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, MakePatience
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
@@ -23,7 +23,7 @@ _BLOCK_PARAMETER = re.compile(r"\bResourceBlock\b")
 class ChangedNode(Protocol):
     """The reads and writes of one dialect that a change needs."""
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
+    def read(self, node: str, attach: Uris, detach: Uris) -> RemainingChange:
         """Return what remains of a change; PodmError if the node is missing or unreadable."""
 
     def refusal(self, change: RemainingChange) -> Change | None:
@@ -37,6 +37,7 @@ class ChangedNode(Protocol):
 
     def is_composing(self, block: str) -> bool:
         """Return whether the pod manager still attaches a block."""
+        return False
 
 
 class BlockChanger:
@@ -53,7 +54,7 @@ class BlockChanger:
             return None
         return self._podm.read(node, (), ()).present
 
-    def refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+    def refusal(self, node: str, attach: Uris, detach: Uris) -> str | None:
         """Return the reason why a change cannot begin, as far as readings show, else None."""
         rest = self._podm.read(node, attach, detach)
         if not rest.size:
@@ -70,9 +71,7 @@ class BlockChanger:
             return None
         return f"{way.target}: PATCH is not allowed (Allow: {allowed})"
 
-    def change(
-        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
-    ) -> Change:
+    def change(self, node: str, attach: Uris, detach: Uris, watch: Watch) -> Change:
         """Attach and detach blocks, and stop at the first write without an effect.
 
         A write that the service does not offer is replaced by the next way. After a write that was
@@ -89,7 +88,7 @@ class BlockChanger:
         reason = "; ".join(filter(None, (done.reason, f"{node} has lost {', '.join(lost)}")))
         return done._replace(reason=reason, lost=lost)
 
-    def _write_all(self, rest: RemainingChange, attach: Sequence[str], watch: Watch) -> Change:
+    def _write_all(self, rest: RemainingChange, attach: Uris, watch: Watch) -> Change:
         closed, races = set[str](), 0
         problem = form_problem = ""
         while rest.size:
@@ -174,9 +173,7 @@ class BlockChanger:
         full = sent.is_full and bool(rest.attach)
         return Change(rest.present, reason, may_follow, conflicts, is_full=full)
 
-    def _wait_until_composed(
-        self, done: RemainingChange, attach: Sequence[str], watch: Watch
-    ) -> Change:
+    def _wait_until_composed(self, done: RemainingChange, attach: Uris, watch: Watch) -> Change:
         patience = self._patience()
         while True:
             busy: list[str] = []

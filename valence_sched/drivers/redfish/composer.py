@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
-from valence_sched.drivers.composer import AmountChange, Change, SendResult, Session, Watch
+from valence_sched.drivers.composer import AmountChange, Change, SendResult, Session, Uris, Watch
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.http.exchange import LATE_READS, MakePatience
 from valence_sched.drivers.links import ROOT, fold_uri
@@ -116,7 +116,7 @@ class RedfishNode:
         self._ways = (*own, *methods.CHANGE_METHODS, zone.by_action, zone.by_list)
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
+    def read(self, node: str, attach: Uris, detach: Uris) -> RemainingChange:
         system = self._reader.system(node)
         if not system.blocks and node not in self._known:
             self._known[node] = self._reader.present_blocks(system, self._reader.block_uris())
@@ -350,12 +350,10 @@ class RedfishComposer:
             return replace(outcome, state="left", reason=f"{uri} {stays}: {words}")
         return outcome
 
-    def change(
-        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
-    ) -> Change:
+    def change(self, node: str, attach: Uris, detach: Uris, watch: Watch) -> Change:
         return self._node_changer.change(node, attach, detach, watch)
 
-    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+    def change_refusal(self, node: str, attach: Uris, detach: Uris) -> str | None:
         return self._node_changer.refusal(node, attach, detach)
 
     @property

@@ -4,7 +4,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from valence_sched.drivers.composer import Session, get_document, live_documents, read_resource
+from valence_sched.drivers import composer
+from valence_sched.drivers.composer import Uris, get_document, live_documents, read_resource
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import schema
@@ -140,7 +141,7 @@ class HostZones:
     The fabrics of a host are read once; the devices that its zones connect are read each time.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: composer.Session) -> None:
         self._session = session
         self._fabrics: dict[str, list[HostFabric]] = {}
         self._root: Json | None = None
@@ -188,9 +189,7 @@ class HostZones:
         oem = (self._root or {}).get("Oem")
         return isinstance(oem, dict) and "Intel_RackScale" in oem
 
-    def change(
-        self, host: str, attach: Sequence[str], detach: Sequence[str]
-    ) -> EndpointChange | str | None:
+    def change(self, host: str, attach: Uris, detach: Uris) -> EndpointChange | str | None:
         """Return the change of the zone of a host that these blocks need.
 
         Without a zone of the host, it is None; a text if a block has no endpoint there.

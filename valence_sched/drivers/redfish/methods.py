@@ -5,20 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.actions import action_parameters, find_action
-from valence_sched.drivers.composer import Session, get_document, read_resource
+from valence_sched.drivers.composer import Session, Uris, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, collection_pages, fold_uri, link_path, link_paths
-from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.describe import (
-    device_json,
-    memory_json,
-    nic_json,
-    processor_json,
-)
+from valence_sched.drivers.redfish import describe, schema
+from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.inventory import Devices
@@ -135,12 +130,7 @@ class RemainingChange(NamedTuple):
 
 
 def remaining_change(
-    session: Session,
-    node: str,
-    json: Json,
-    present: Sequence[str],
-    attach: Sequence[str],
-    detach: Sequence[str],
+    session: Session, node: str, json: Json, present: Uris, attach: Uris, detach: Uris
 ) -> RemainingChange:
     """Return what remains of a change; the present blocks are spelled as the change spells them."""
     spelled = {fold_uri(uri): uri for uri in (*detach, *attach)}
@@ -193,7 +183,9 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[Devi
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     drives = []
     for it in devices.drives:
-        drive = device_json(schema.DriveDevice, it, ("capacity_bytes", "media", "protocol"))
+        drive = describe.device_json(
+            schema.DriveDevice, it, ("capacity_bytes", "media", "protocol")
+        )
         drives.append({_COUNT: it.count, **{k: v for k, v in drive.items() if v is not None}})
     is_older = "SimpleStorage" in rules and "Storage" not in rules
     name, inner = ("SimpleStorage", "Devices") if is_older else ("Storage", "Drives")

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes placed on hosts of a service without a CompositionService; zones attach their devices."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.actions import find_action
-from valence_sched.drivers.composer import Change, Session, Watch, get_document, unread_result
+from valence_sched.drivers.composer import Change, Session, Uris, Watch, get_document, unread_result
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish import methods
+from valence_sched.drivers.redfish.change import ChangedNode
 from valence_sched.drivers.redfish.describe import block_of_server, own_status
 from valence_sched.drivers.redfish.fabric import HostZones
 from valence_sched.drivers.redfish.methods import ComposeWrite, Offer, RemainingChange, tagged_write
@@ -18,7 +19,7 @@ from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 
 #: Attaches blocks to a node and detaches others, as ``Composer.change`` does.
-ChangeBlocks = Callable[[str, Sequence[str], Sequence[str], Watch], Change]
+ChangeBlocks = Callable[[str, Uris, Uris, Watch], Change]
 
 
 class ZoneMethods:
@@ -51,13 +52,13 @@ class ZoneMethods:
         return ComposeWrite("by list of the zone", found.zone.uri, body, True, on_host=True)
 
 
-class PlacedHost:
+class PlacedHost(ChangedNode):
     """The blocks of a host, to be changed: the host itself, and the devices in its zones."""
 
     def __init__(self, session: Session, zones: HostZones) -> None:
         self._session, self._zones = session, zones
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
+    def read(self, node: str, attach: Uris, detach: Uris) -> RemainingChange:
         if (json := get_document(self._session, node)) is None:
             raise PodmError(f"{node}: found no such host")
         present = (node, *self._zones.devices(node))
@@ -85,9 +86,6 @@ class PlacedHost:
         self._zones.read_again()
         user = self._zones.user(node, block)
         return f"found part of {user}" if user else None
-
-    def is_composing(self, _block: str) -> bool:
-        return False
 
 
 class PlacedNodes:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_parameters, action_target, find_action
-from valence_sched.drivers.composer import Change, SendResult, Watch, get_document, read_resource
+from valence_sched.drivers.composer import SendResult, Uris, Watch, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, MakePatience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.amounts import AmountComposer
-from valence_sched.drivers.redfish.change import BlockChanger
+from valence_sched.drivers.redfish.change import BlockChanger, ChangedNode
 from valence_sched.drivers.redfish.connections import ConnectionPath, WriteEffect, read_until
 from valence_sched.drivers.redfish.describe import IN_USE
 from valence_sched.drivers.redfish.hot_plug import is_hot_removable
@@ -42,8 +42,8 @@ class RsdComposer:
         self._unread: list[PodmError] = []
         self._made: set[tuple[str, str]] = set()
         self._allocate: str | None = None
-        self._node_blocks = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
-        self._changer = BlockChanger(session, patience, self._node_blocks)
+        node = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
+        self._changer = BlockChanger(session, patience, node)
         volumes = RackVolumes(session, patience, self._nodes)
         self._amounts = AmountComposer(session, patience, volumes)
 
@@ -60,7 +60,7 @@ class RsdComposer:
     def previews(self) -> bool:
         return False
 
-    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+    def change_refusal(self, node: str, attach: Uris, detach: Uris) -> str | None:
         return self._changer.refusal(node, attach, detach)
 
     def preview(self, request: CompositionRequest) -> str | None:
@@ -137,9 +137,7 @@ class RsdComposer:
         words = f"volume {', '.join(it.uri for it in stays)} of the node still exists"
         return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
-    def change(
-        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
-    ) -> Change:
+    def change(self, node: str, attach: Uris, detach: Uris, watch: Watch) -> composer.Change:
         return self._changer.change(node, attach, detach, watch)
 
     def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
@@ -453,7 +451,7 @@ VOLUME = ATTACH[0]  # for a volume, in RSD 2.3 and later
 _EXPECTED = "expected Assembled or Failed"
 
 
-class RsdNode:
+class RsdNode(ChangedNode):
     """The blocks of a ComposedNode: its system, and the pooled devices that it links.
 
     ``taken`` yields the blocks that cannot be used, each with its state, None if it is missing.
@@ -466,7 +464,7 @@ class RsdNode:
     ) -> None:
         self._session, self._taken = session, taken
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
+    def read(self, node: str, attach: Uris, detach: Uris) -> RemainingChange:
         if (json := get_document(self._session, node)) is None:
             raise PodmError(f"{node}: found no such node")
         found = RackNode(node, json, NO_NOTES)
@@ -474,17 +472,17 @@ class RsdNode:
         present = (*link_paths(found.system), *pooled)
         return remaining_change(self._session, node, json, present, attach, detach)
 
-    def refusal(self, change: RemainingChange) -> Change | None:
+    def refusal(self, change: RemainingChange) -> composer.Change | None:
         node, present = RackNode(change.node, change.json, NO_NOTES), change.present
         if refused := _state_refusal(node):
-            return Change(present, refused)
+            return composer.Change(present, refused)
         systems = set(map(fold_uri, link_paths(node.system)))
         if fixed := [uri for uri in change.detach if fold_uri(uri) in systems]:
             why = f"{', '.join(fixed)} cannot be detached: the system of {node.uri}"
-            return Change(present, why)
+            return composer.Change(present, why)
         for uri, found in self._taken(change.attach):
             why = f"{uri}: found {found or 'no such block'}"
-            return Change(present, why, conflicts=found in IN_USE)
+            return composer.Change(present, why, conflicts=found in IN_USE)
         return None
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
@@ -498,9 +496,6 @@ class RsdNode:
     def conflict(self, _node: str, block: str) -> str | None:
         states = (state for _, state in self._taken((block,)) if state in IN_USE)
         return next((f"found {state}" for state in states), None)
-
-    def is_composing(self, _block: str) -> bool:
-        return False
 
     def _pooled(self, node: RackNode, wanted: Container[str]) -> Iterator[str]:
         """Yield the linked devices outside of the system that are wanted, or have an endpoint."""
