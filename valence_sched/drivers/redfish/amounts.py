@@ -222,7 +222,6 @@ class AmountComposer:
         return "; ".join(filter(None, (self._remove(one, watch).problem for one in made)))
 
     def _remove(self, one: Grant, watch: Watch) -> WriteEffect:
-        """Disconnect and delete an amount."""
         try:
             found = self._connections.disconnect(one.uri, watch)
         except PodmError as error:

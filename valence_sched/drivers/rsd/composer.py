@@ -348,7 +348,6 @@ class RsdComposer:
                 yield node
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
-        """Yield a line for each block in use."""
         for uri, state in self._taken(request.blocks, nodes):
             yield f"{uri}: found {state or 'no such block'}"
 
@@ -557,8 +556,6 @@ class RackVolumes:
     def _act(
         self, node: str, target: str, body: Json, amount: str, watch: Watch, *, attaches: bool
     ) -> WriteEffect:
-        """Attach or detach a volume, and read the node back."""
-
         def is_done() -> bool:
             return self._has(read_resource(self._session, RackNode, node), amount) == attaches
 

@@ -244,7 +244,6 @@ class SimulatedPodm:
         return _create_amount(self.documents, path, json, self.faults)
 
     def _delete_member(self, path: str) -> HttpReply:
-        """Delete an amount or a connection."""
         json, collection = self.documents.get(path) or {}, path.rpartition("/")[0]
         if not str(json["@odata.type"]).startswith(fabric.CONNECTION_TYPE):
             fabric.refuse_connected(self.documents, path)
