@@ -254,18 +254,12 @@ def links(value: Any) -> tuple[str, ...]:
     return tuple([target if type(target) is str else _link(it) for it, target in pairs])
 
 
-def choice(*options: str) -> Callable[[Any], str | None]:
-    """Return a reader of one of these words in upper or lower case."""
-    spelled = {option.casefold(): option for option in options}
-
-    def read(value: Any) -> str | None:
-        if (found := text(value)) is None:
-            return None
-        if found.casefold() not in spelled:
-            raise ValueError("one of " + ", ".join(options))
-        return spelled[found.casefold()]
-
-    return read
+def _health(value: Any) -> str | None:
+    """Read a health in upper or lower case."""
+    found = text(value)
+    if found is not None and found.capitalize() not in ("Ok", "Warning", "Critical"):
+        raise ValueError("one of OK, Warning, Critical")
+    return found and ("OK" if found.casefold() == "ok" else found.capitalize())
 
 
 def _found(uri: str, path: str, value: Any, expected: str) -> str:
@@ -280,9 +274,6 @@ def _link(item: Any) -> str:
         found = (value for key, value in item.items() if key.casefold() in _LINK_NAMES)
         target = next(found, None)
     return target if isinstance(target, str) else ""
-
-
-_health = choice("OK", "Warning", "Critical")
 
 
 class NamedResource(Resource):

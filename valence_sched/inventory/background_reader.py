@@ -326,9 +326,10 @@ class BackgroundReader:
     def _gathered(self, timeout_s: float = 0.0) -> list[ReadOutcome]:
         found: list[ReadOutcome] = []
         with contextlib.suppress(queue.Empty):
+            if timeout_s:
+                found.append(self._outcomes.get(timeout=timeout_s))
             while True:
-                wait = not found and timeout_s > 0.0
-                found.append(self._outcomes.get(wait, timeout_s if wait else None))
+                found.append(self._outcomes.get_nowait())
         return found
 
     def _store_outcomes(self, outcomes: Sequence[ReadOutcome]) -> None:

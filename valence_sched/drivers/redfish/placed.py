@@ -10,7 +10,6 @@ from valence_sched.drivers.composer import Change, Session, Uris, Watch, get_doc
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.change import ChangedNode
 from valence_sched.drivers.redfish.describe import block_of_server, own_status
 from valence_sched.drivers.redfish.fabric import HostZones
 from valence_sched.drivers.redfish.methods import ComposeWrite, Offer, RemainingChange, tagged_write
@@ -52,7 +51,7 @@ class ZoneMethods:
         return ComposeWrite("by list of the zone", found.zone.uri, body, True, on_host=True)
 
 
-class PlacedHost(ChangedNode):
+class PlacedHost:
     """The blocks of a host, to be changed: the host itself, and the devices in its zones."""
 
     def __init__(self, session: Session, zones: HostZones) -> None:
@@ -86,6 +85,9 @@ class PlacedHost(ChangedNode):
         self._zones.read_again()
         user = self._zones.user(node, block)
         return f"found part of {user}" if user else None
+
+    def is_composing(self, _block: str) -> bool:
+        return False
 
 
 class PlacedNodes:
