@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 from valence_sched.core import plugins
-from valence_sched.core.plugins import Plugins, installed, load, plugin_errors, plugin_list
+from valence_sched.core.plugins import InstalledPlugins, Plugins, load, plugin_errors, plugin_list
 from valence_sched.errors import PluginError, UnknownName, UsageError
 from valence_sched.filters.capacity import capacity
 
@@ -126,7 +126,7 @@ class TestLoad(unittest.TestCase):
                                              {"b": "valence_sched.x:b"}).ours_first())  # fmt: skip
 
     def test_a_mapping_of_a_group_is_loaded_when_it_is_looked_at(self):
-        group = installed("valence_sched.oddities")
+        group = InstalledPlugins("valence_sched.oddities")
         self.assertEqual((["alpha", "twice", "zeta"], 3), (list(group), len(group)))
         self.assertIs(capacity, group["twice"])
         with self.assertRaises(KeyError):
