@@ -19,9 +19,13 @@ from unittest import mock
 
 from cliff.app import App
 
+from tests.unit.store import dialects
+
 MAINS = {"valence-sched": "valence_sched_cli.main", "openstack": "openstackclient.shell"}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 WRITING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY  # two streams may share a file
+
+dialects.register()
 
 
 def run(

@@ -44,8 +44,6 @@ SLOW = (
     "lifecycle/test_flavors.py::",
     "lifecycle/test_habits.py::",
 )
-#: Tests that read the source would find every mutant of a function in it.
-SOURCE_READERS = ("lifecycle/test_effects_guarded.py::",)
 #: The limit of CPU time: an endless loop kills a mutant, a slow machine does not.
 LEAST_CPU_LIMIT_S = 15.0
 TIMES_ITS_DURATION = 8.0
@@ -71,8 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = (*SLOW, *SOURCE_READERS)
-    others = [item for item in items if any(words in item.nodeid for words in left_out)]
+    others = [item for item in items if any(words in item.nodeid for words in SLOW)]
     config.hook.pytest_deselected(items=others)
     items[:] = sorted(
         {*items} - {*others}, key=lambda it: (DURATIONS_S.get(it.nodeid, 0.0), it.nodeid)

@@ -5,15 +5,10 @@ The unit tests of the same rooms take about every tenth.
 """
 
 import os
+import unittest
 from collections.abc import Callable
 
-from tests.unit.lifecycle import (
-    test_compose,
-    test_flavors,
-    test_habits,
-    test_reconcile,
-    test_stored,
-)
+from tests.unit.lifecycle import test_change, test_compose, test_flavors, test_habits, test_stored
 from tests.unit.store import test_undecodable
 from tests.unit.store.engines import on_each_engine
 
@@ -58,9 +53,13 @@ class TestEveryColumn(test_stored.TestDamage):
     step = STEP
 
 
-@only("no_block_leaks")
-class TestMorePoints(test_reconcile.TestKilled):
-    points = ("held", "reserved", "answered", "confirmed", "removed")
+@only("may_die")
+class TestEveryDeath(test_change.TestUncertainty):
+    step = -(-STEP // 3)
+
+
+class TestEveryHistory(test_stored.FollowerProperty, unittest.TestCase):
+    pass
 
 
 @on_each_engine

@@ -108,7 +108,7 @@ print(json.dumps([before, [kind.__name__ for kind in nouns if built(kind)]]))
 #: Many threads connect and send requests at once; a process that crashes has a negative exit code.
 THREADS_PROGRAM = """
 import json, sys, threading
-sys.setswitchinterval(1e-6)
+sys.setswitchinterval(1e-5)
 from valence_sched import client
 together, found = threading.Barrier(8), []
 

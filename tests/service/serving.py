@@ -9,8 +9,11 @@ from typing import Any
 from wsgiref import simple_server
 
 from tests.loopback import ClientsMayLeave
+from tests.unit.store import dialects
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import ServiceSettings
+
+dialects.register()
 
 
 class _Server(ClientsMayLeave, simple_server.WSGIServer):

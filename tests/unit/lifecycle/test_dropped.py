@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.site import part
+from tests.unit.trees import tree
 from valence_sched.errors import ClaimLost
 from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.reconcile import Reconciler
@@ -22,9 +23,14 @@ CARD = {"model": "NVIDIA A100-PCIE-40GB"}  # one pool has two of them, and anoth
 WANTED = {"processor": {"total_cores": 8}, "accelerators": [CARD]}
 
 
+def one_podm(*fail, **words):
+    """Serve one pod manager: others would only be read each time."""
+    return site(*fail, documents={PODM: tree(PODM)}, **words)
+
+
 class TestDropped(unittest.TestCase):
     def test_a_reap_frees_a_dropped_block_only_after_a_minute(self):
-        with site() as here:
+        with one_podm() as here:
             first, other = self.compose(here), self.compose(here)
             here.reconcile()
             self.drop(here, first)
@@ -42,7 +48,7 @@ class TestDropped(unittest.TestCase):
             self.assertEqual([], here.reconcile())
 
     def test_a_host_that_loses_all_its_devices_is_deleted_only_after_a_minute(self):
-        with site("fixed-hosts", hosts="free") as here:
+        with one_podm("fixed-hosts", hosts="free") as here:
             first, other = self.compose(here), self.compose(here)
             here.reconcile()
             self.drop(here, first)
@@ -60,7 +66,7 @@ class TestDropped(unittest.TestCase):
             self.assertRegex(*here.reconcile(), "record deleted, and its claim released")
 
     def test_a_block_that_is_back_counts_anew_if_it_is_dropped_again(self):
-        with site() as here:
+        with one_podm() as here:
             first, other = self.compose(here), self.compose(here)
             here.reconcile()
             self.drop(here, first)
@@ -103,7 +109,7 @@ class TestDropped(unittest.TestCase):
                 "is held by claim",
             ),  # the claim of a placed node holds it
         ):
-            with self.subTest(fail), site(*fail, hosts="free") as here:
+            with self.subTest(fail), one_podm(*fail, hosts="free") as here:
                 first, other = self.compose(here), self.compose(here)
                 self.drop(here, first)
                 with here.connect(PODM) as composer:

@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process may die at any point: its remains are found and reconciled."""
+"""The remains of processes that died are found and reconciled."""
 
-import multiprocessing
-import os
-import signal
-import tempfile
 import time
 import unittest
-from functools import partial
 
 from msgspec.structs import replace
 
-from tests.unit.lifecycle import dying
 from tests.unit.lifecycle.site import Site, request, site
-from tests.unit.store.engines import SERVERS, on_each_engine
 from tests.unit.trees import tree
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
@@ -24,107 +17,9 @@ from valence_sched.model.claim import CompositionRequest, composition_request
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account
-from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
 PODM = "gpu-east"
-
-SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs it dies everywhere
-#: The points of death, and whether the node exists after reaping.
-POINTS = {
-    "held": False,
-    "intent": False,
-    "checked": False,
-    "reserved": False,
-    "composing (specific)": False,
-    "answered": True,
-    "read back": True,
-    "confirmed": True,
-    "removing": True,
-    "removed": False,
-    "forgotten": False,
-}
-
-
-class Killed:
-    """A process that dies on served pod managers, and its successor."""
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.tree = tree(PODM)
-
-    def documents(self) -> dict:
-        return {uri: dict(json) for uri, json in self.tree.items()}
-
-    def dies(self, point: str, url: str, count: int = 0, fail: str = "", podms: int = 1) -> int:
-        """Let a process die at a point, reap, and check everything; return the number of nodes."""
-        names = [f"{PODM}-{number}" for number in range(podms)]
-        documents = {name: self.documents() for name in names}
-        rules = [f"{fail}@{names[0]}"] if fail else []
-        with served(documents=documents, fail=rules) as there:
-            words = [word for name in names for word in (name, there[name].url)]
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload([dying.__name__])
-            child = context.Process(target=dying.main, args=(point, count, url, *words))
-            child.start()
-            child.join(60)
-            self.assertEqual(-signal.SIGKILL, child.exitcode)
-            with Store(url) as store:
-                here = Site(there, store)
-                here.clear_faults()
-                here.reconcile()
-                return self.check(here)
-
-    def check(self, here: Site) -> int:
-        nodes = here.store.nodes.list()
-        self.assertEqual(sorted(node.name for node in nodes), here.node_names())
-        self.assertEqual([], here.blocks_used_twice())
-        self.assertEqual(here.free_blocks(), here.free_to_decide())
-        again = here.composer.compose(here.claim(request()))
-        used = {(node.podm, uri) for node in nodes for uri in node.blocks}
-        self.assertEqual(set(), used & {(again.podm, uri) for uri in again.blocks})
-        return len(nodes)
-
-
-class TestKilled(Killed, unittest.TestCase):
-    """SIGKILL at each marked point between the decision and the end of the node."""
-
-    points = POINTS if SOAK else ("reserved", "answered", "removed")  # more in the proofs
-
-    def dies_here(self, point: str, **words) -> int:
-        with tempfile.TemporaryDirectory() as folder:
-            return self.dies(point, f"sqlite:///{folder}/state.sqlite", **words)
-
-    def test_no_block_leaks_none_is_sold_twice_no_node_is_unaccounted_for(self):
-        """S29, S76."""
-        for point in self.points:
-            with self.subTest(point):
-                self.assertEqual(int(POINTS[point]), self.dies_here(point))
-
-    def test_between_several_nodes(self):
-        """S29: the claim is held as a whole, then node by node."""
-        for point, there in (("taken", (0,)), ("split", (0,)), ("answered", (1, 2))):
-            with self.subTest(point):
-                self.assertIn(self.dies_here(point, count=2), there)
-
-    def test_while_too_little_is_taken_back(self):
-        self.assertEqual(0, self.dies_here("taken back", count=1, fail="failed-node"))
-
-    def test_before_the_second_choice_is_composed(self):
-        fail = "status:500:POST:/redfish/v1/Systems"
-        self.assertEqual(0, self.dies_here("another", count=1, fail=fail, podms=2))
-
-
-@partial(on_each_engine, engines=SERVERS)
-class TestKilledOn(Killed):
-    """The same on each database server, at the points between two changes of the store."""
-
-    def test_the_store_and_the_pod_manager_come_to_terms(self):
-        """S29, S76."""
-        for point in POINTS if SOAK else ("answered",):
-            with self.subTest(point):
-                self.url = self.fresh_url()
-                self.assertEqual(int(POINTS[point]), self.dies(point, self.url))
 
 
 class TestReaping(unittest.TestCase):

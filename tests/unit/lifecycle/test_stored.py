@@ -155,8 +155,8 @@ def change(site: Site, kind: str, name: str, word: object) -> None:
         pass
 
 
-class TestProperty(unittest.TestCase):
-    """After any changes, a follower has the present state."""
+class FollowerProperty:
+    """After any changes, a follower has the present state; a mixin of a test case."""
 
     maxDiff = None
 
@@ -183,6 +183,12 @@ class TestProperty(unittest.TestCase):
                     self.assertEqual(answers(*site.fresh()), followed, changes[:number])
             finally:
                 site.close()
+
+
+class TestReporters(unittest.TestCase):
+    """Pod managers that report themselves."""
+
+    maxDiff = None
 
     def test_a_reporter_that_is_registered_takes_its_place_among_the_registered(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -2,11 +2,7 @@
 """Errors of engines, and answers that are lost."""
 
 import itertools
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import unittest
 from functools import partial
@@ -33,7 +29,6 @@ from valence_sched.store.database import (
 from valence_sched.store.tables import key_of
 from valence_sched.testing import request
 
-SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs more processes are killed
 CUT = {
     "postgresql": "select pg_terminate_backend(pid) from pg_stat_activity "
     "where pid <> pg_backend_pid() and application_name = '{name}'",
@@ -168,52 +163,6 @@ class TestInTheWay:
         other._database.write(crossing("b", "a"))
         thread.join()
         self.assertGreaterEqual(store.counts.retries + other.counts.retries, 1)
-
-
-PROGRAM = """
-import sys
-from tests.unit.store.site import CORES, claimer
-from valence_sched.store.store import Store
-from valence_sched.testing import request
-with Store(sys.argv[1]) as store:
-    own = claimer(store)
-    while True:
-        done = own.claim(request(CORES), owner=sys.argv[2])
-        if done.claim is None: break
-        print(done.claim.id, *done.claim.parts[0].blocks, flush=True)
-"""
-
-
-class TestKilled(StoreCase):
-    """S76: two processes, one file, and SIGKILL."""
-
-    def test_nothing_is_lost_and_nothing_is_broken(self):
-        self.one.remember(podm(blocks=600))
-        promised = []
-        for turn in range(4 if SOAK else 1):
-            running = [self.start(f"{turn}-{number}") for number in range(2)]
-            for process in running:
-                promised += [process.stdout.readline().split() for _ in range(3 + turn)]
-            for process in running:
-                os.kill(process.pid, signal.SIGKILL)
-                rest, _ = process.communicate()
-                promised += [line.split() for line in rest.splitlines(keepends=True)
-                         if line.endswith("\n")]  # fmt: skip
-        self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
-        claims = {claim.id: claim for claim in self.store().claims.list()}
-        self.assertGreaterEqual(len(promised), 20 if SOAK else 6)
-        for claim, block in promised:  # every answered claim exists
-            self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
-        blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]
-        self.assertEqual(len(blocks), len(set(blocks)))
-        (change,) = self.store().snapshot().changes
-        self.assertEqual(set(blocks), set(change.usage.blocks))  # and no other block is held
-        self.assertIsNotNone(claimer(self.store()).claim(request(CORES)).claim)
-
-    def start(self, owner):
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, self.url, owner], stdout=subprocess.PIPE, text=True
-        )
 
 
 class TestLoser(StoreCase):

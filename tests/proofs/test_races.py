@@ -5,12 +5,12 @@ import os
 import sys
 from collections import Counter
 
+from tests.proofs import racing
 from tests.unit.core.deciders import cpu, gpu
-from tests.unit.store import racing
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import podm
 
-SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs: more processes that claim more often
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # more processes that claim more often
 PROCESSES, REQUESTS = (16, int(SOAK)) if SOAK else (4, 4)
 MOST_RETRIES = 3.0  # per request, on average
 

@@ -33,7 +33,7 @@ policies:
 - {name: greedy, shrink: last, filters: [enabled, alive, capacity, devices], weighers: [room]}
 """
 GPU = {"processor": {"total_cores": 8}, "accelerators": [{"kind": "GPU"}]}
-SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs it dies everywhere
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # then it dies everywhere
 
 
 class DyingAccess(PodmAccess):
