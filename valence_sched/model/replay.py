@@ -267,10 +267,6 @@ class SweepKey(NamedTuple):
     def variation(self) -> str:
         return self.scenario if self.policy is None else f"{self.scenario}/{self.policy}"
 
-    @property
-    def order(self) -> tuple[str, str, int]:
-        return (self.scenario, self.policy or "", self.seed)
-
 
 class SweepRun(Struct, frozen=True, kw_only=True):
     """One run of a sweep and its measures by name, None if unknown.

@@ -78,7 +78,8 @@ class Sweep:
         self._strict = strict
         self._workloads = _portable(workload, sites)
         triples = itertools.product(self._sites, policies or (None,), seeds)
-        self.keys = sorted({SweepKey(*one) for one in triples}, key=lambda key: key.order)
+        keys = {SweepKey(*one) for one in triples}
+        self.keys = sorted(keys, key=lambda key: (key.scenario, key.policy or "", key.seed))
         #: The digest of the sites and the workload. Policies and seeds are in the key of each run,
         #: so that a sweep can be continued with more of them.
         digest = hashlib.sha256(b"strict" if strict else b"")
