@@ -41,14 +41,11 @@ class MemoryRecords:
     def get(self, id_):
         return (self.documents[id_], self.age_s) if id_ in self.documents else None
 
-    def save_decision(self, decision_id, document):
-        self.documents[decision_id] = document
-
 
 class TestOperations(unittest.TestCase):
     def setUp(self):
         self.records = MemoryRecords()
-        self.operations = Operations(self.records, 2)
+        self.operations = Operations(lambda: self.records, 2)
         self.leave = threading.Event()
         self.addCleanup(self.leave.set)
 
@@ -96,7 +93,7 @@ class TestOperations(unittest.TestCase):
             self.operations.get(begun.id, "you")
 
     def test_a_key_has_one_operation_in_all_processes(self):
-        other = Operations(self.records, 2)
+        other = Operations(lambda: self.records, 2)
         calls = []
         begun = self.start(lambda: calls.append(self.leave.wait(10)), "k")
         for operations in (self.operations, other):
@@ -117,7 +114,7 @@ class TestOperations(unittest.TestCase):
 
     def test_one_whose_process_is_gone_is_interrupted_and_begins_again(self):
         """S4: the death of a process loses nothing permanently."""
-        dead = Operations(self.records, 2)
+        dead = Operations(lambda: self.records, 2)
         begun = self.start(lambda: self.leave.wait(10), "k", operations=dead)
         self.records.age_s = LOST_S + 1
         self.assertEqual("interrupted", self.operations.get(begun.id, "me").state)
@@ -136,7 +133,7 @@ class TestOperations(unittest.TestCase):
         self.assertEqual("running", self.start(lambda: None).state)
 
     def test_a_process_that_works_says_so(self):
-        beating = Operations(self.records, 1, beat_s=0.01)
+        beating = Operations(lambda: self.records, 1, beat_s=0.01)
         seen = threading.Event()
         replace = self.records.replace
 

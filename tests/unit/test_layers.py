@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "messaging": {"errors", "model"},  # hints over the broker of a site
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
-    "service": {"errors", "model", "files", "pages", "words"},
+    "service": {"errors", "model", "files", "pages", "store", "words"},
     "zones": {
         "errors",
         "model",
@@ -83,6 +83,7 @@ MAY_IMPORT["server"] = {
     "app",
     "engine",
     "inventory",
+    "messaging",
     "service",
     "store",
     "streams",

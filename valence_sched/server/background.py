@@ -9,11 +9,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model.redact import redact_text
+
+if TYPE_CHECKING:
+    from valence_sched.messaging.fanout import HintFanout
 
 LOG = logging.getLogger(__name__)
 
@@ -87,19 +90,6 @@ Heard = Callable[[tuple[str, ...]], object]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class Fanout(Protocol):
-    """Sends hints to other processes."""
-
-    def start(self) -> None:
-        """Connect without waiting."""
-
-    def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint that the named objects changed, without waiting."""
-
-    def close(self) -> None:
-        """Stop, and close the connection."""
-
-
 class ServiceHints:
     """Sends hints of one worker after requests that change the state, and receives hints.
 
@@ -108,11 +98,11 @@ class ServiceHints:
     """
 
     def __init__(
-        self, connect: Callable[[Heard], Fanout], refresh: Callable[[], object], heard: Heard
+        self, connect: Callable[[Heard], "HintFanout"], refresh: Callable[[], object], heard: Heard
     ) -> None:
         self._connect, self._refresh = connect, refresh
         self._note_heard, self._lock = heard, threading.Lock()
-        self._fanout: Fanout | None = None
+        self._fanout: HintFanout | None = None
         self._heard, self._ended = threading.Event(), threading.Event()
         self.refreshes = 0
 
@@ -134,7 +124,7 @@ class ServiceHints:
 
         return answer
 
-    def start(self) -> Fanout:
+    def start(self) -> "HintFanout":
         if self._fanout is None:
             with self._lock:
                 if self._fanout is None:

@@ -1,46 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wiring: makes the parts of one process of the service from the settings, and reads its health."""
 
+import datetime
 import functools
 import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
-from valence_sched.inventory.background_reader import BackgroundReader, background_reader
+from valence_sched.inventory.background_reader import LEASE, BackgroundReader, background_reader
 from valence_sched.inventory.events import EventReceiver
-from valence_sched.model import baremetal, base, diagnostic, hardware, inventory, reading
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ComposedNode
-from valence_sched.model.decision import DecisionSummary, Report
+from valence_sched.model import baremetal, base, hardware, inventory, reading
 from valence_sched.model.podm_address import EventAddress
+from valence_sched.model.quantity import age_s, format_age, format_count
+from valence_sched.model.reading import Selection
 from valence_sched.model.redact import redact_text
+from valence_sched.model.verbs import Health
 from valence_sched.server import background
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.service import call, routes, users
 from valence_sched.service.app import create_application
-from valence_sched.service.metrics import Metrics
+from valence_sched.service.metrics import Metrics, StateFacts
 from valence_sched.service.operations import Operations
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.document import Quarantine
-from valence_sched.words.phrases import request_phrase
+from valence_sched.store.store import Store
 
 if TYPE_CHECKING:
     from valence_sched.server.zone import ProcessZone
-    from valence_sched.store.store import Store
-import datetime
-
-from valence_sched.inventory.background_reader import LEASE
-from valence_sched.model.quantity import age_s, format_age, format_count
-from valence_sched.model.reading import Selection
-from valence_sched.model.verbs import Health
-from valence_sched.service.metrics import StateFacts
-from valence_sched.store.store import Store
 
 
 def prepare_process() -> int:
@@ -51,8 +44,6 @@ def prepare_process() -> int:
 
 LOG = logging.getLogger(__name__)
 
-MOST_PODMS, MOST_ASKED = 5, 400  # pod managers and characters of a request in a summary
-
 #: How long a stopping process waits for each thread, and for the last decision.
 READER_END_S, ENGINE_END_S = 5.0, 1.0
 
@@ -61,20 +52,13 @@ class SharedState:
     """The state that all processes share; opened when first used."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str],
-        state: str | None,
-        audit_lines: int = diagnostic.AUDIT_LINES,
-        quarantine: Quarantine | None = None,
-        *,
-        dispatches: bool = False,
+        self, environ: Mapping[str, str], state: str | None, quarantine: Quarantine | None = None
     ) -> None:
-        self._audit_lines, self._dispatches = audit_lines, dispatches
         self._registry = App(environ=environ, quarantine=quarantine).registry(state)
         self._lock = threading.Lock()
         self._store: Store | None = None
 
-    def store(self) -> "Store":
+    def store(self) -> Store:
         """Return the open store; StoreError if it cannot be opened."""
         with self._lock:
             if self._store is None:
@@ -91,50 +75,6 @@ class SharedState:
         if store is not None:
             store.close()
 
-    def put_new(self, id_: str, document: bytes) -> bytes:
-        return self.store().records.put_new(id_, document)
-
-    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        self.store().records.replace(id_, document, patience_s)
-
-    def get(self, id_: str) -> tuple[bytes, float] | None:
-        return self.store().records.get(id_)
-
-    def record_change(self, line: diagnostic.AuditLine) -> None:
-        self.store().audit.add([line], self._audit_lines)
-
-    def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
-        podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
-        asked = request_phrase(report.request)
-        summary = DecisionSummary(
-            id=decision_id,
-            decided_at=0.0,  # the database sets the time
-            owner=report.request.owner,
-            request=asked if len(asked) <= MOST_ASKED else f"{asked[: MOST_ASKED - 1]}…",
-            outcome=report.outcome,
-            requested=report.requested,
-            placed=report.placed,
-            podms=podms[:MOST_PODMS],
-            podm_count=len(podms),
-        )
-        dispatched = report if self._dispatches else None
-        self.store().decisions.save(decision_id, document, summary, dispatched)
-
-    def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
-        return list(self.store().decisions.newest(most, skip=skip, owner=owner))
-
-    def newest_claims(
-        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
-    ) -> tuple[Sequence[Claim], int]:
-        claims, states = self.store().claims, (*ACTIVE_STATES, *(FINAL_STATES if ended else ()))
-        claims.expire()
-        return claims.newest(most, skip=skip, states=states, podm=podm, owner=owner)
-
-    def newest_nodes(
-        self, most: int, skip: int, owner: str | None, podm: str | None
-    ) -> tuple[Sequence[ComposedNode], int]:
-        return self.store().nodes.newest(most, skip=skip, podm=podm, owner=owner)
-
 
 class ServiceProcess:
     """The application of one process, with its threads and its state."""
@@ -149,14 +89,13 @@ class ServiceProcess:
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         quarantine = Quarantine()  # shared by all stores of this process: logs each row once
-        dispatches = settings.dispatch is not None
-        self._state = state = SharedState(
-            environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
-        )
+        self._state = state = SharedState(environ, settings.state, quarantine)
         self._address = event_address(settings, environ)
         self._make_app = make_app = app_maker(settings, environ, quarantine, state.store)
         self.hints: background.ServiceHints | None = None
-        self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
+        self.operations = Operations(
+            lambda: state.store().records, settings.limits.operations, ended=self._hint_others
+        )
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
@@ -180,7 +119,9 @@ class ServiceProcess:
         self.parts = call.ServiceParts(
             schedulers=schedulers,
             compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,
-            records=state,
+            store=state.store,
+            audit_lines=settings.audit_lines,
+            dispatches=settings.dispatch is not None,
             operations=self.operations,
             limits=settings.limits,
             gate=call.TenantGate(settings.limits.tenant_requests or most),
@@ -295,7 +236,7 @@ def app_maker(
     settings: ServiceSettings,
     environ: Mapping[str, str],
     quarantine: Quarantine | None = None,
-    store: Callable[[], "Store"] | None = None,
+    store: Callable[[], Store] | None = None,
 ) -> Callable[[], App]:
     """Return a function that makes the parts of one engine, over the store of this process."""
     ironic, keystone = settings.ironic_settings, settings.keystone

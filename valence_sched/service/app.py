@@ -136,12 +136,13 @@ def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
     record = ANSWER + digest("\0".join(words).encode())
     content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
-    if (found := call.parts.records.get(record)) is not None:
+    records = call.parts.store().records
+    if (found := records.get(record)) is not None:
         return _recorded(found[0], content, call.key), True
     answer = _answer(route, call)
     body = msgspec.Raw(encoded(answer.body))
     document = to_json(verbs.RecordedReply(content, answer.status, dict(answer.headers), body))
-    stored = call.parts.records.put_new(record, document)
+    stored = records.put_new(record, document)
     return _recorded(stored, content, call.key), stored != document
 
 

@@ -27,12 +27,14 @@ from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.service import settings, users
-from valence_sched.service.operations import Operations, RecordStore
+from valence_sched.service.operations import Operations
 from valence_sched.service.settings import Network, RateSettings
 from valence_sched.service.visibility import own_nodes, visible
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
+
+    from valence_sched.store.store import Store
 
 
 class FairLock:
@@ -245,12 +247,16 @@ class EventSink(Protocol):
 class ServiceParts:
     """The parts that handlers use; ``compile_spec`` compiles a request with its flavor.
 
-    ``events`` receives events of pod managers, or is None; ``zone`` is None without zone routing.
+    ``store`` returns the open state, or raises StoreError. ``audit_lines`` and ``dispatches`` are
+    as in the settings. ``events`` receives events of pod managers, or is None; ``zone`` is None
+    without zone routing.
     """
 
     schedulers: Schedulers
     compile_spec: Callable[[RequestSpec, Flavor | None], Request]
-    records: RecordStore
+    store: Callable[[], "Store"]
+    audit_lines: int
+    dispatches: bool
     operations: Operations
     limits: settings.Limits
     gate: TenantGate
@@ -303,7 +309,7 @@ class Call:
         if outcome == errors.StoreError.code:
             return
         try:
-            self.parts.records.record_change(line)
+            self.parts.store().audit.add([line], self.parts.audit_lines)
         except errors.SchedulerError as error:
             what = f"audit line {line.verb} {line.object}"
             text = f"{what} is in this log only, not in the store: {error}"

@@ -5,19 +5,21 @@ import hashlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
-from valence_sched.model import claim, diagnostic, inventory, redact
-from valence_sched.model.decision import DecisionSummary, Report
+from valence_sched.model import inventory, redact
 from valence_sched.model.http import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.verbs import Operation
 from valence_sched.service.visibility import visible_problem
+
+if TYPE_CHECKING:
+    from valence_sched.store.service_state import Records
 
 LOG = logging.getLogger(__name__)
 
@@ -31,44 +33,12 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-class RecordStore(Protocol):
-    """Documents by ID, shared by all processes of a service. Raises the errors of a store."""
-
-    def put_new(self, id_: str, document: bytes) -> bytes:
-        """Store a record unless its id exists; return the stored record."""
-
-    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace an existing record; wait up to ``patience_s`` if the state is unavailable."""
-
-    def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None for an unknown id."""
-
-    def record_change(self, line: diagnostic.AuditLine) -> None:
-        """Store a line of the audit; above the limit, the oldest lines are deleted."""
-
-    def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
-        """Store a decision by its ID, and post it to a controller, if any."""
-
-    def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
-        """Return the newest decisions of an owner (None: of all), without the first ``skip``."""
-
-    def newest_claims(
-        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
-    ) -> tuple[Sequence[claim.Claim], int]:
-        """Return the newest claims without the first ``skip``, and their total number."""
-
-    def newest_nodes(
-        self, most: int, skip: int, owner: str | None, podm: str | None
-    ) -> tuple[Sequence[claim.ComposedNode], int]:
-        """Return the nodes of the newest claims, and their total number, likewise."""
-
-
 class Operations:
     """The operations of one process, at most ``most`` at a time; each then calls ``ended``."""
 
     def __init__(
         self,
-        records: RecordStore,
+        records: Callable[[], "Records"],
         most: int,
         beat_s: float = BEAT_S,
         ended: Callable[[], object] = lambda: None,
@@ -89,7 +59,7 @@ class Operations:
         """
         record = PREFIX + operation.id
         with self._lock:
-            found = self._records.get(record)
+            found = self._records().get(record)
             earlier = _current(*found) if found else None
             if earlier and (earlier.state == "running" or (earlier.state == "done" and not repeat)):
                 return _same(earlier, operation)
@@ -98,8 +68,8 @@ class Operations:
                 raise ServiceBusy(text)
             document = inventory.to_json(operation)
             if earlier is not None:
-                self._records.replace(record, document)
-            elif (stored := self._records.put_new(record, document)) != document:
+                self._records().replace(record, document)
+            elif (stored := self._records().put_new(record, document)) != document:
                 return _same(_current(stored, 0.0), operation)  # another process was faster
             self._running.add(operation.id)
         threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
@@ -107,7 +77,7 @@ class Operations:
 
     def get(self, operation_id: str, owner: str | None) -> Operation:
         """Return an operation of an owner, None for any owner; UnknownName if it does not exist."""
-        found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
+        found = self._records().get(PREFIX + operation_id) if len(operation_id) <= 40 else None
         if found is not None:
             document, age_s = found
             operation = _current(document, 0.0 if operation_id in self._running else age_s)
@@ -129,7 +99,8 @@ class Operations:
             over.set()
             beating.join()
         try:
-            self._records.replace(PREFIX + operation.id, inventory.to_json(ended), END_PATIENCE_S)
+            document = inventory.to_json(ended)
+            self._records().replace(PREFIX + operation.id, document, END_PATIENCE_S)
         except SchedulerError as error:
             LOG.error("operation %s: its result is not stored: %s", operation.id, error)
         finally:
@@ -142,7 +113,7 @@ class Operations:
         document = inventory.to_json(operation)
         while not over.wait(self._beat_s):
             try:
-                self._records.replace(PREFIX + operation.id, document)
+                self._records().replace(PREFIX + operation.id, document)
             except SchedulerError as error:
                 LOG.warning("operation %s: %s", operation.id, error)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import NoPodm, RequestError, UnknownName
 from valence_sched.model.base import Noun
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Report, Reports, with_podm_paths
 from valence_sched.model.flavor import Properties
@@ -180,7 +181,8 @@ def decisions(call: Call) -> CallResult:
     """Show the newest saved decisions as a page."""
     wanted = call.query_noun(DecisionsPageQuery)
     skip = (wanted.page - 1) * MOST_ROWS
-    found = call.parts.records.newest_decisions(MOST_ROWS + 1, skip, call.user.owner)
+    stored = call.parts.store().decisions
+    found = stored.newest(MOST_ROWS + 1, skip=skip, owner=call.user.owner)
     links = PageLinks(1)
     around = _around(wanted.page, skip, found[:MOST_ROWS], len(found) > MOST_ROWS, {})
     page = pages.decisions_page(found[:MOST_ROWS], links)
@@ -229,8 +231,12 @@ def claims(call: Call) -> CallResult:
     owner, podm, ended = call.user.owner or wanted.owner or None, wanted.podm or None, wanted.ended
     found = _over_zones(call, lambda zone: zone.claims(podm=podm, owner=owner, ended=ended))
     if found is None:
-        newest = call.parts.records.newest_claims
-        part, every = newest(MOST_ROWS, wanted.skip, owner, podm, ended=ended)
+        stored = call.parts.store().claims
+        stored.expire()
+        states = (*ACTIVE_STATES, *(FINAL_STATES if ended else ()))
+        part, every = stored.newest(
+            MOST_ROWS, skip=wanted.skip, states=states, podm=podm, owner=owner
+        )
     else:
         ordered = sorted(found, key=lambda one: -one.created_at)
         part, every = ordered[wanted.skip :][:MOST_ROWS], len(found)
@@ -251,7 +257,8 @@ def nodes(call: Call) -> CallResult:
     owner, podm = call.user.owner or wanted.owner or None, wanted.podm or None
     found = _over_zones(call, lambda scheduler: scheduler.nodes(podm=podm, owner=owner))
     if found is None:
-        stored, every = call.parts.records.newest_nodes(MOST_ROWS, wanted.skip, owner, podm)
+        newest = call.parts.store().nodes.newest
+        stored, every = newest(MOST_ROWS, skip=wanted.skip, podm=podm, owner=owner)
         part = [NodeStatus(node=node, state=node.state) for node in stored]
     else:
         ordered = sorted(found, key=lambda one: -one.node.created_at)

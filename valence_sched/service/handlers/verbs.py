@@ -27,6 +27,7 @@ from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, Ca
 from valence_sched.service.operations import digest, new_operation
 from valence_sched.service.settings import is_source
 from valence_sched.service.visibility import visible_claim, visible_error
+from valence_sched.words.phrases import request_phrase
 
 
 def claim(call: Call) -> CallResult:
@@ -167,6 +168,7 @@ def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
 
 
 MOST_SKIPPED = 1_000_000
+MOST_PODMS, MOST_ASKED = 5, 400  # pod managers and characters of a request in a summary
 
 
 class DecisionsQuery(Noun, frozen=True, kw_only=True):
@@ -193,16 +195,30 @@ def select_destinations(call: Call) -> CallResult:
         result = scheduler.select_destinations(request, detail=detail)
     if not body.keep:
         return CallResult(result)
-    document = to_json(result.report)
-    decision_id = digest(document)
-    call.parts.records.save_decision(decision_id, result.report, document)
-    return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
+    report, document = result.report, to_json(result.report)
+    podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
+    asked = request_phrase(report.request)
+    summary = DecisionSummary(
+        id=digest(document),
+        decided_at=0.0,  # the database sets the time
+        owner=report.request.owner,
+        request=asked if len(asked) <= MOST_ASKED else f"{asked[: MOST_ASKED - 1]}…",
+        outcome=report.outcome,
+        requested=report.requested,
+        placed=report.placed,
+        podms=podms[:MOST_PODMS],
+        podm_count=len(podms),
+    )
+    dispatched = report if call.parts.dispatches else None
+    call.parts.store().decisions.save(summary.id, document, summary, dispatched)
+    return CallResult(result, headers={"Content-Location": f"/v1/decisions/{summary.id}"})
 
 
 def decisions(call: Call) -> Sequence[DecisionSummary]:
     """List the newest saved decisions that the user may see."""
     page = call.query_noun(DecisionsQuery)
-    return call.parts.records.newest_decisions(page.limit, page.skip, call.user.owner)
+    stored = call.parts.store().decisions
+    return stored.newest(page.limit, skip=page.skip, owner=call.user.owner)
 
 
 def decision(call: Call) -> Report | Reports:
