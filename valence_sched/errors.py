@@ -67,6 +67,11 @@ class SchedulerError(Exception):
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
 
+    def __init_subclass__(cls, *, code: str = "", exit_code: int = 0, status: int = 0) -> None:
+        """Take what the line of a class states; the rest is as in its base class."""
+        cls.code, cls.exit_code = code or cls.code, exit_code or cls.exit_code
+        cls.http_status = status or cls.http_status
+
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
 
@@ -114,10 +119,8 @@ def each_error(change: Callable[[str], object], names: Iterable[str]) -> Iterato
             yield error
 
 
-class InputError(SchedulerError):
+class InputError(SchedulerError, code="input_invalid", status=400):
     """An invalid document: the file, the path in it, the found and expected value, and a hint."""
-
-    code, http_status = "input_invalid", 400
 
     def __init__(
         self,
@@ -134,34 +137,24 @@ class InputError(SchedulerError):
         super().__init__(text + (f" ({hint})" if hint else ""))
 
 
-class NewerSchema(InputError):
+class NewerSchema(InputError, code="schema_newer"):
     """A document of a newer major version, which this program cannot read safely."""
 
-    code = "schema_newer"
 
-
-class DuplicateId(InputError):
+class DuplicateId(InputError, code="id_duplicate"):
     """Two pod managers with the same id, whose blocks could not be distinguished."""
 
-    code = "id_duplicate"
 
-
-class UsageError(SchedulerError):
+class UsageError(SchedulerError, code="usage", exit_code=2, status=400):
     """A command line that lacks an argument, has too many, or contradicts itself."""
 
-    code, exit_code, http_status = "usage", 2, 400
 
-
-class NoPodm(UsageError):
+class NoPodm(UsageError, code="no_podm"):
     """There is no pod manager to decide on, neither recorded nor registered."""
 
-    code = "no_podm"
 
-
-class UnknownName(SchedulerError):
+class UnknownName(SchedulerError, code="name_unknown", status=404):
     """An unknown name; the message has the nearest known name."""
-
-    code, http_status = "name_unknown", 404
 
     def __init__(
         self, kind: str, name: str, known: Iterable[str], location: str = "", hint: str = ""
@@ -171,68 +164,51 @@ class UnknownName(SchedulerError):
         super().__init__(f"{text}no {kind} named {name!r} ({hint or suggest(name, known)})")
 
 
-class NothingMatches(SchedulerError):
+class NothingMatches(SchedulerError, code="nothing_matches", status=404):
     """A target that no pod manager, pool or block matches; the message has the nearest name."""
-
-    code, http_status = "nothing_matches", 404
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"no {what} ({hint})" if hint else f"no {what}")
 
 
-class RequestError(SchedulerError):
+class RequestError(SchedulerError, code="request_invalid", status=400):
     """A request without needs, or with parts that contradict each other."""
 
-    code, http_status = "request_invalid", 400
 
-
-class NothingFits(SchedulerError):
+class NothingFits(SchedulerError, code="nothing_fits", exit_code=3, status=409):
     """The nodes of a request fit on no pod manager; the message has reasons."""
 
-    code, exit_code, http_status = "nothing_fits", 3, 409
 
-
-class PluginError(SchedulerError):
+class PluginError(SchedulerError, code="plugin_failed"):
     """A filter or weigher raised an error, or returned an invalid value."""
 
-    code = "plugin_failed"
 
-
-class CloudError(SchedulerError):
+class CloudError(SchedulerError, code="cloud_failed", status=502):
     """OpenStack is needed, but no cloud is configured, or the cloud refuses."""
 
-    code, http_status = "cloud_failed", 502
 
-
-class PodmError(SchedulerError):
+class PodmError(SchedulerError, code="podm_failed", status=502):
     """A live pod manager does not answer, refuses, or gives an answer that cannot be parsed."""
 
-    code, http_status = "podm_failed", 502
 
-
-class CredentialError(SchedulerError):
+class CredentialError(SchedulerError, code="credential_invalid", status=401):
     """The password that a reference names is missing, or other users can read it."""
 
-    code, http_status = "credential_invalid", 401
 
-
-class OutputError(SchedulerError):
+class OutputError(SchedulerError, code="output_failed"):
     """A stream that a command prints to is closed or full, or its reader ended."""
-
-    code = "output_failed"
 
     def __init__(self, stream: str, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         super().__init__(f"{stream}: {reason.lower()}")
 
 
-class StoreError(SchedulerError):
+class StoreError(SchedulerError, code="store_failed", status=503):
     """The state cannot be opened, read or written; a change is never written in part.
 
     ``uncertain``: the answer to a commit was lost. ``away``: the database cannot be reached now.
     """
 
-    code, http_status = "store_failed", 503
     uncertain = away = False
 
     @property
@@ -241,10 +217,8 @@ class StoreError(SchedulerError):
         return f"the state cannot be used{unsure}: try again later (the log has the reason)"
 
 
-class Undecodable(StoreError):
+class Undecodable(StoreError, code="undecodable", status=500):
     """A stored document of an ``owner`` that cannot be decoded; other documents can be."""
-
-    code, http_status = "undecodable", 500
 
     def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
         self.kind, self.id, self.owner = kind, id_, owner
@@ -256,162 +230,117 @@ class Undecodable(StoreError):
         return str(self)
 
 
-class Unauthenticated(SchedulerError):
+class Unauthenticated(SchedulerError, code="unauthenticated", status=401):
     """A request to the service without credentials, or with wrong credentials."""
 
-    code, http_status = "unauthenticated", 401
 
-
-class AccessDenied(SchedulerError):
+class AccessDenied(SchedulerError, code="access_denied", status=403):
     """A request to the service that the role of its user does not allow."""
 
-    code, http_status = "access_denied", 403
 
-
-class QuotaExceeded(SchedulerError):
+class QuotaExceeded(SchedulerError, code="quota_exceeded", status=403):
     """A claim that would exceed the quota of its owner; the message has the numbers."""
 
-    code, http_status = "quota_exceeded", 403
 
-
-class RateLimited(SchedulerError):
+class RateLimited(SchedulerError, code="rate_limited", status=429):
     """Too many requests of a user or project; ``retry_after_s`` is the time to wait."""
 
-    code, http_status = "rate_limited", 429
     retry_after_s = 1.0
 
 
-class IdentityUnavailable(SchedulerError):
+class IdentityUnavailable(SchedulerError, code="identity_unavailable", status=503):
     """The identity service does not answer, so that no user can be authenticated."""
 
-    code, http_status = "identity_unavailable", 503
 
-
-class ServiceError(SchedulerError):
+class ServiceError(SchedulerError, code="service_failed", status=502):
     """The scheduler's service does not answer, or gives an answer that cannot be parsed."""
 
-    code, http_status = "service_failed", 502
 
-
-class ServiceBusy(SchedulerError):
+class ServiceBusy(SchedulerError, code="service_busy", status=503):
     """The service is busy with other requests; the same request may succeed a moment later."""
 
-    code, http_status = "service_busy", 503
 
-
-class NameTaken(SchedulerError):
+class NameTaken(SchedulerError, code="name_taken", status=409):
     """A name or a key that is already in use for something else."""
 
-    code, http_status = "name_taken", 409
 
-
-class IdentityConflict(SchedulerError):
+class IdentityConflict(SchedulerError, code="identity_conflict", status=409):
     """Another service answers under a name, or a service is registered under another name."""
 
-    code, http_status = "identity_conflict", 409
 
-
-class InUse(SchedulerError):
+class InUse(SchedulerError, code="in_use", status=409):
     """A pod manager that cannot be removed because it still has claims or nodes."""
 
-    code, http_status = "in_use", 409
 
-
-class StaleOffer(SchedulerError):
+class StaleOffer(SchedulerError, code="stale_offer", exit_code=6, status=409):
     """The offer of a zone is no longer valid, or its token is not of this zone."""
 
-    code, exit_code, http_status = "stale_offer", 6, 409
 
-
-class HardwareInUse(SchedulerError):
+class HardwareInUse(SchedulerError, code="hardware_in_use", exit_code=6, status=409):
     """Hardware that is not changed because a system uses it; the message names the system.
 
     The system is another one, such as Ironic, or the running node that would lose a block.
     """
 
-    code, exit_code, http_status = "hardware_in_use", 6, 409
 
-
-class DrainRefused(SchedulerError):
+class DrainRefused(SchedulerError, code="drain_refused", exit_code=6, status=409):
     """The site did not drain a node in time, so no block is detached from it."""
 
-    code, exit_code, http_status = "drain_refused", 6, 409
 
-
-class ClaimState(SchedulerError):
+class ClaimState(SchedulerError, code="claim_state", status=409):
     """A claim whose state does not allow the operation."""
 
-    code, http_status = "claim_state", 409
 
-
-class ClaimLost(SchedulerError):
+class ClaimLost(SchedulerError, code="claim_lost", exit_code=6, status=409):
     """Another claim holds the chosen hardware, or the pod manager changed; the message says which.
 
     ``claim`` is the other claim if it is known. ``group`` is the group of the request if another
     claim of the group is in progress: try again after that claim.
     """
 
-    code, exit_code, http_status = "claim_lost", 6, 409
-
     def __init__(self, text: str, podm: str = "", claim: str = "", group: str = "") -> None:
         super().__init__(text)
         self.podm, self.claim, self.group = podm, claim, group
 
 
-class ComposeFailed(SchedulerError):
+class ComposeFailed(SchedulerError, code="compose_failed", status=502):
     """A pod manager did not compose a node; no part of the node remains."""
-
-    code, http_status = "compose_failed", 502
 
     def __init__(self, text: str, podm: str = "") -> None:
         super().__init__(text)
         self.podm = podm
 
 
-class DispatchFailed(SchedulerError):
+class DispatchFailed(SchedulerError, code="dispatch_failed", status=502):
     """The external composer refused the decision, or did not answer."""
 
-    code, http_status = "dispatch_failed", 502
 
-
-class Unverified(SchedulerError):
+class Unverified(SchedulerError, code="unverified", exit_code=7, status=502):
     """The effect of a write on a pod manager could not be read back, or not be undone."""
 
-    code, exit_code, http_status = "unverified", 7, 502
 
-
-class StillComposing(Unverified):
+class StillComposing(Unverified, code="still_composing"):
     """A pod manager has accepted a composition and is still working on it."""
-
-    code = "still_composing"
 
     def __init__(self, text: str, node: str = "", podm: str = "", claim: str = "") -> None:
         super().__init__(text)
         self.node, self.podm, self.claim = node, podm, claim
 
 
-class InventoryIncomplete(SchedulerError):
+class InventoryIncomplete(SchedulerError, code="inventory_incomplete", exit_code=5, status=503):
     """Documents or pod managers are missing, so the answer cannot be trusted."""
 
-    code, exit_code, http_status = "inventory_incomplete", 5, 503
 
-
-class InventoryStale(InventoryIncomplete):
+class InventoryStale(InventoryIncomplete, code="inventory_stale"):
     """The last reading of a pod manager is older than the maximum age."""
 
-    code = "inventory_stale"
 
-
-class DecisionUndecided(SchedulerError):
+class DecisionUndecided(SchedulerError, code="undecided", exit_code=5, status=503):
     """The search of a pool that might be chosen reached the budget of the policy."""
 
-    code, exit_code, http_status = "undecided", 5, 503
 
-
-class BaremetalUnavailable(SchedulerError):
+class BaremetalUnavailable(SchedulerError, code="baremetal_unavailable", exit_code=5, status=503):
     """Ironic does not report whether it uses hardware, so that the hardware is not changed."""
-
-    code, exit_code, http_status = "baremetal_unavailable", 5, 503
 
 
 MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown name
