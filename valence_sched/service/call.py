@@ -341,37 +341,48 @@ class Call:
         except msgspec.ValidationError as error:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
-    def compiled(self, scheduler: Scheduler, body: Any) -> Request:
-        """Compile the request of a body, and check its limits and its owner.
+    def compiled(
+        self,
+        scheduler: Scheduler,
+        asked: RequestSpec | Request,
+        *,
+        decides: bool = False,
+        number: int = 0,
+    ) -> Request:
+        """Compile a request, and check its limits and its owner.
+
+        Without a seed, a request to decide gets a random ID, or one of the key and its ``number``:
+        equal requests spread over equal pools.
 
         Raises UnknownName for an unknown flavor, NewerSchema for a newer major version,
         RequestError for too many nodes, and AccessDenied for another owner.
         """
-        if body.request is not None:
-            return self.compiled_spec(scheduler, body.request)
-        return self.checked(body.compiled)
+        if isinstance(asked, Request):
+            request, seeded = asked, asked.seed != 0
+        else:
+            flavor, seeded = None, asked.seed is not None
+            if asked.flavor is not None:
+                flavors = scheduler.flavors()
+                named = (one for one in flavors if asked.flavor in (one.name, one.uuid))
+                if (flavor := next(named, None)) is None:
+                    known = [one.name for one in flavors]
+                    raise errors.UnknownName("flavor", asked.flavor, known)
+            request = self.parts.compile_spec(asked, flavor)
+        request = self.checked(request)
+        if seeded or not decides:
+            return request
+        return with_own_id(request, f"{self.key}#{number}" if self.key and number else self.key)
 
-    def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Compile the request to decide; a random ID spreads equal requests over equal pools."""
-        request = self.compiled(scheduler, body)
-        return _own(request, body.request or body.compiled, self.key)
-
-    def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        asked = (*body.requests, *body.compiled)
-        requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
-        keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
-        return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
-
-    def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        return self.checked(self._compiled_spec(scheduler, spec))
-
-    def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
-        if count > most:
-            text = f"{count:,} requests exceed the limit of {most:,}: send fewer"
+    def compiled_all(self, scheduler: Scheduler, *, decides: bool) -> list[Request]:
+        """Compile all requests of the body as one; RequestError for too many."""
+        asked, most = (*self.body.requests, *self.body.compiled), self.parts.limits.requests
+        if len(asked) > most:
+            text = f"{len(asked):,} requests exceed the limit of {most:,}: send fewer"
             raise errors.RequestError(text)
-        specs = (self._compiled_spec(scheduler, spec) for spec in body.requests)
-        return [self.checked(request) for request in (*specs, *body.compiled)]
+        return [
+            self.compiled(scheduler, one, decides=decides, number=number)
+            for number, one in enumerate(asked, 1)
+        ]
 
     def checked(self, request: Request) -> Request:
         """Check the limits of a request and set its owner; same errors as ``compiled``."""
@@ -415,21 +426,6 @@ class Call:
         assert owner is not None, "without an owner all nodes are visible"
         with self.parts.schedulers.changing() as scheduler:
             return own_nodes(scheduler, owner)
-
-    def _compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        if spec.flavor is None:
-            return self.parts.compile_spec(spec, None)
-        flavors = scheduler.flavors()
-        for flavor in flavors:
-            if spec.flavor in (flavor.name, flavor.uuid):
-                return self.parts.compile_spec(spec, flavor)
-        raise errors.UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
-
-
-def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Request:
-    """Return a request with a random ID, unless it has a seed."""
-    seeded = asked.seed is not None if isinstance(asked, RequestSpec) else asked.seed != 0
-    return request if seeded else with_own_id(request, key)
 
 
 KEY_HEADER, VERSION_HEADER = "Idempotency-Key", "OpenStack-API-Version"

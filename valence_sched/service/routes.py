@@ -74,11 +74,10 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
 
 def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
     if name == "request":
-        compiled = call.deciding if route.decides else call.compiled
-        return compiled(scheduler, call.body)
+        asked = call.body.request or call.body.compiled
+        return call.compiled(scheduler, asked, decides=route.decides)
     if name == "requests":
-        all_compiled = call.deciding_all if route.decides else call.compiled_all
-        return all_compiled(scheduler, call.body)
+        return call.compiled_all(scheduler, decides=route.decides)
     if isinstance(route.query, type):
         return call.query_noun(route.query)
     if name == "owner":

@@ -207,7 +207,7 @@ def fit(call: Call) -> CallResult:
         if not wanted.asks:
             page = Page(title=FIT, lead="Enter a flavor or amounts of hardware", sections=())
             return _shown(call, page, FIT, links, fields=fields, button="Decide")
-        request = call.compiled_spec(scheduler, wanted.spec())
+        request = call.compiled(scheduler, wanted.spec())
         found = scheduler.select_destinations(request, detail="report").report
     report = call.visible(found)
     named = _named_podms(report)

@@ -39,7 +39,7 @@ def claim(call: Call) -> CallResult:
             held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
             result = ClaimResult(claim=held)
         else:
-            request = call.deciding(scheduler, body)
+            request = call.compiled(scheduler, body.request or body.compiled, decides=True)
             result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
     if result.claim is None:
         return CallResult(result)
@@ -83,7 +83,9 @@ def compose(call: Call) -> CallResult:
             check_plan(call, scheduler, body.plan)
             work = methodcaller("compose_plan", body.plan, key=call.key, **times)
         else:
-            request = call.deciding(scheduler, body)
+            asked = body.request or body.compiled
+            assert asked is not None, "a body has one of its choices"
+            request = call.compiled(scheduler, asked, decides=True)
             work = methodcaller("compose", request, key=call.key, detail=body.detail, **times)
     return start(call, "compose", work, repeat=body.claim is None)
 
@@ -182,7 +184,7 @@ def compile_request(call: Call) -> Request:
     """Compile a request with its flavor and places; with a seed, its id depends on its content."""
     spec = call.body.request
     with call.parts.schedulers.reading() as scheduler:
-        request = call.compiled_spec(scheduler, spec)
+        request = call.compiled(scheduler, spec)
     return request if spec.seed is None else with_content_id(request)
 
 
@@ -190,7 +192,7 @@ def select_destinations(call: Call) -> CallResult:
     """Choose pool and blocks for every node of a request."""
     body = call.body
     with call.reading() as scheduler:
-        request = call.deciding(scheduler, body)
+        request = call.compiled(scheduler, body.request or body.compiled, decides=True)
         detail: Detail = "report" if body.keep else body.detail
         result = scheduler.select_destinations(request, detail=detail)
     if not body.keep:
