@@ -29,9 +29,10 @@ from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.model import codec, decision, diagnostic, zone_registry
 from valence_sched.model.baremetal import WITHOUT
-from valence_sched.model.diagnostic import AuditLine
+from valence_sched.model.decision import Report, Reports
+from valence_sched.model.diagnostic import AuditLine, EffectLog
 from valence_sched.model.hardware import BlockFilter
-from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
+from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, ReadPace, Selection
 from valence_sched.view import hardware
 
 if TYPE_CHECKING:
@@ -42,20 +43,16 @@ if TYPE_CHECKING:
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
-    from valence_sched.model.decision import Report, Reports
-    from valence_sched.model.diagnostic import EffectLog
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
     from valence_sched.model.http import ClientCertificate
     from valence_sched.model.node_change import NodeChangePlan
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
-    from valence_sched.model.reading import ReadPace
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Rebalance, Relocation, Survival
     from valence_sched.model.replay import Replay
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
-    from valence_sched.model.zone_registry import RecordedZone
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
     from valence_sched.planning.tune import Tuning as Tuning
@@ -66,23 +63,18 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 
-#: Modules that are imported late; they define or import the classes that a scheduler decodes.
-LATE_MODULES = ("drivers.crawl.cache", "lifecycle.access", "store.store")
-
-
 def import_late_modules() -> None:
-    """Import the late modules now; otherwise one of the deciding threads imports them."""
-    for name in LATE_MODULES:
+    """Import the modules with the classes that a scheduler decodes, before a thread needs them."""
+    for name in ("drivers.crawl.cache", "lifecycle.access", "store.store"):
         importlib.import_module(f"valence_sched.{name}")
 
 
 class App:
     """Holds the scheduler's parts, made from files, the environment and standard input.
 
-    ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader`` builds
-    views of the pod managers, ``captures`` records them. ``diagnostics`` collects remarks on their
-    documents. ``service`` is the scheduler behind HTTP that decides instead of this process, None
-    without a service. All stores share the ``quarantine``, if given.
+    ``config`` reads the files of a user, ``sources`` the records of pod managers; ``loader`` builds
+    views of the pod managers. ``diagnostics`` collects remarks on their documents. ``service`` is
+    the scheduler behind HTTP that decides instead of this process, or None.
     """
 
     def __init__(
@@ -141,10 +133,9 @@ class App:
         return Engine(*parts, selection, effects=effects, drain=drain)
 
     def site_drain(self, selection: Selection) -> SiteDrain | None:
-        """Return the hook of a selection that drains nodes, else that of the user's file, if any.
+        """Return the hook that drains nodes; InputError or CredentialError if it is invalid.
 
-        A service has only the hook of its settings. InputError: the file is invalid.
-        CredentialError: the key cannot be read.
+        A service has only the hook of its settings, another selection also that of the user's file.
         """
         settings = selection.drain
         if settings is None and selection.zones is None:
@@ -166,9 +157,9 @@ class App:
         return SiteDrain(settings, self.config.environ, post, (secret,) if secret else ())
 
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
-        """Return the function that posts a decision to a controller, with the errors of a dispatch.
+        """Return the function that posts a decision to a controller.
 
-        CredentialError: the key or the password cannot be read. UnknownName: no such dispatcher.
+        CredentialError: a secret cannot be read. UnknownName: no such dispatcher.
         """
         from valence_sched.lifecycle.dispatch import bind_target  # only to dispatch
 
@@ -206,15 +197,12 @@ class App:
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
-        ``log`` takes a line for each change. Of the processes that share a state, one reads.
-        ``messaging`` is the file of the broker that carries hints. Readings are reported every
-        ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
-        for all receivers of that broker. With ``report_policies``, a report has only the fields
-        that the service reads for decisions of these policies.
+        ``log`` takes a line for each change. ``messaging`` is the file of the broker that carries
+        hints. A target in ``report`` is the URL of a service, or ``messaging`` for all receivers of
+        that broker; with ``report_policies``, it gets only the fields that these policies read.
 
         UsageError: no pod manager is registered; a URL is invalid, or there is no broker. InUse:
-        with ``once``, another process already reads. InventoryIncomplete: with ``once``, no pod
-        manager could be read.
+        with ``once``, another process reads. InventoryIncomplete: with ``once``, all readings fail.
         """
         from valence_sched.inventory.background_reader import background_reader  # HTTP
 
@@ -279,10 +267,9 @@ class App:
         heard: Callable[[tuple[str, ...]], object],
         reported: Callable[[str, dict[str, Any]], object] | None = None,
     ) -> HintFanout:
-        """Return the sender and receiver of hints over a broker; it connects when it is started.
+        """Return the sender and receiver of hints and reports over a broker, not yet connected.
 
-        ``reported`` takes each received report of a pod manager. SchedulerError: the library is not
-        installed. UsageError, CredentialError: the URL is invalid, or cannot be read.
+        SchedulerError: its library is missing. UsageError, CredentialError: its URL is invalid.
         """
         try:
             from valence_sched.messaging.fanout import HintFanout
@@ -301,10 +288,7 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Use the decisions, flavors and policies of a service; the environment names the default.
-
-        ``token``, ``verify`` and errors as for a connection.
-        """
+        """Use the decisions, flavors and policies of a service; options as for a connection."""
         scheduler = self._remote_scheduler(url, token=token, verify=verify, certificate=certificate)
         if scheduler is not None:
             self.service = scheduler
@@ -324,8 +308,7 @@ class App:
     ) -> None:
         """Before each change of hardware, ask Ironic whether it uses this hardware.
 
-        ``settings``, by default those of the user, name the Ironic. Otherwise the cloud of
-        ``login`` names it.
+        The ``settings``, by default those of the user, name it, else the cloud of ``login``.
         """
 
         def baremetals() -> Sequence[Baremetal]:
@@ -361,7 +344,7 @@ class App:
         _refuse_reading(selection)
         return self.service
 
-    def zone_file(self, file: str) -> RecordedZone:
+    def zone_file(self, file: str) -> zone_registry.RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
         folder = "" if file == "-" else os.path.dirname(file)
         return zone_registry.parse_zone_file(self.config.read(file), files.shown_name(file), folder)
@@ -381,7 +364,7 @@ class App:
         app = App(self.config.environ, self.config.input, now=self.now)
         stated = zone.stated()
 
-        def podms(zone: RecordedZone) -> Engine:
+        def podms(zone: zone_registry.RecordedZone) -> Engine:
             own = replace(selection, sources=zone.inventories, stated=stated, strict=False)
             return app.engine(own)
 
@@ -426,9 +409,9 @@ class App:
         return with_recording(report, recorded, self.now())
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
-        """Return the pod managers of a selection, without held blocks, with their policies.
+        """Return the pod managers of a selection or a service, without held blocks, to plan here.
 
-        Errors as for a decision. Pod managers of a service are fetched, to plan with them here.
+        Errors as for a decision.
         """
         from valence_sched.planning.site import load_site, site_of  # only to plan
 
@@ -458,9 +441,8 @@ class App:
         When all listen, ``ready`` is called with the ID and the URL of each. ``options`` are the
         arguments of :func:`~valence_sched.simulator.server.serve.serve`.
 
-        UsageError: a user without a password, or a password without a user. CredentialError: the
-        password is missing, or other users can read it. InventoryIncomplete: with ``strict``, a
-        document had to be skipped. SchedulerError: as for the simulator.
+        UsageError: a user without a password, or the reverse. CredentialError: the password cannot
+        be read safely. InventoryIncomplete: with ``strict``, a document had to be skipped.
         """
         from valence_sched.simulator.server import serve, services
 
@@ -511,8 +493,8 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with a map of the site.
 
-        The map marks failed and drained hardware, names its former nodes, and marks old readings.
-        ``most`` is the allowed number of moves of a rebalance.
+        The map names the former nodes of failed and drained hardware. ``most`` is the allowed
+        number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation, Survival
@@ -576,18 +558,16 @@ class App:
         return read
 
 
-def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:
-    """Return a selection of the inventories of a zone and of all zones below it."""
+def _of_zones(selection: Selection, zone: zone_registry.RecordedZone) -> Selection:
     return replace(selection, sources=_inventories([zone]), stated=zone.stated())
 
 
-def _inventories(zones: Iterable[RecordedZone]) -> tuple[str, ...]:
+def _inventories(zones: Iterable[zone_registry.RecordedZone]) -> tuple[str, ...]:
     below = (one for zone in zones for _, one in zone.walk())
     return tuple(dict.fromkeys(each for one in below for each in one.inventories))
 
 
 def _refuse_reading(selection: Selection) -> None:
-    """Raise UsageError for options of reading pod managers: the service reads them itself."""
     live = selection.live
     _refuse_options(
         resource_file=selection.resource_files,
