@@ -10,16 +10,9 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from valence_sched.model import page as pages, quantity
+from valence_sched.model import hardware as nouns, page as pages, quantity
 from valence_sched.model.base import format_value
 from valence_sched.model.decision import Candidate, PodmVerdict, Report
-from valence_sched.model.hardware import (
-    BlockFilter,
-    BlockOverview,
-    PodmOverview,
-    PoolOverview,
-    count_devices,
-)
 from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, LeanPodm, Node
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.pages.render import PageLinks, anchor
@@ -54,9 +47,9 @@ class HardwareListing:
     pages of the service, None outside a service.
     """
 
-    podms: Sequence[PodmOverview]
-    pools: Mapping[str, Sequence[PoolOverview]]
-    blocks: Mapping[str, Sequence[BlockOverview]]
+    podms: Sequence[nouns.PodmOverview]
+    pools: Mapping[str, Sequence[nouns.PoolOverview]]
+    blocks: Mapping[str, Sequence[nouns.BlockOverview]]
     old: Mapping[str, str] = field(default_factory=dict)
     links: PageLinks | None = None
 
@@ -69,7 +62,7 @@ class HardwareListing:
 
 
 def old_readings(
-    podms: Iterable[PodmOverview], now: datetime.datetime, limit_s: float | None = None
+    podms: Iterable[nouns.PodmOverview], now: datetime.datetime, limit_s: float | None = None
 ) -> dict[str, str]:
     most_s = OLD_READING_S if limit_s is None else limit_s
     ages = ((one.podm.id, quantity.age_s(one.podm.read_at, now)) for one in podms)
@@ -82,23 +75,23 @@ def old_readings(
 
 def read_hardware(
     scheduler: Scheduler,
-    podms: Sequence[PodmOverview] | None = None,
+    podms: Sequence[nouns.PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
     """Return the hardware of all or of these pod managers; errors as for lists of a scheduler."""
     podms = scheduler.podms() if podms is None else podms
-    return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
+    return hardware_listing(podms, scheduler.pools(), scheduler.blocks(nouns.BlockFilter()), old)
 
 
 def hardware_listing(
-    podms: Sequence[PodmOverview],
-    pools: Iterable[PoolOverview],
-    blocks: Iterable[BlockOverview],
+    podms: Sequence[nouns.PodmOverview],
+    pools: Iterable[nouns.PoolOverview],
+    blocks: Iterable[nouns.BlockOverview],
     old: Mapping[str, str] = MappingProxyType({}),
     links: PageLinks | None = None,
 ) -> HardwareListing:
-    pools_of: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
-    blocks_of: dict[str, list[BlockOverview]] = {one.podm.id: [] for one in podms}
+    pools_of: dict[str, list[nouns.PoolOverview]] = {one.podm.id: [] for one in podms}
+    blocks_of: dict[str, list[nouns.BlockOverview]] = {one.podm.id: [] for one in podms}
     for pool in pools:
         pools_of.get(pool.podm, []).append(pool)
     for block in blocks:
@@ -199,11 +192,11 @@ def map_podm(
     )
 
 
-def block_uses(podm: LeanPodm, blocks: Iterable[BlockOverview]) -> Counter[pages.MapUse]:
+def block_uses(podm: LeanPodm, blocks: Iterable[nouns.BlockOverview]) -> Counter[pages.MapUse]:
     return Counter(_use(podm, block) for block in blocks)
 
 
-def _use(podm: LeanPodm, block: BlockOverview) -> pages.MapUse:
+def _use(podm: LeanPodm, block: nouns.BlockOverview) -> pages.MapUse:
     return "idle" if podm.unusable and block.use in ("free", "shared") else block.use
 
 
@@ -260,7 +253,7 @@ def inventory_page(hardware: HardwareListing) -> pages.Page:
     return pages.Page(title="Inventory", lead=usable_text(podms), facts=facts, sections=sections)
 
 
-def usable_text(podms: Sequence[PodmOverview]) -> str:
+def usable_text(podms: Sequence[nouns.PodmOverview]) -> str:
     usable = sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
     every = sum(one.amounts.blocks[1] for one in podms)
     count = quantity.format_count(len(podms), "pod manager")
@@ -271,7 +264,7 @@ def usable_text(podms: Sequence[PodmOverview]) -> str:
     return f"{text}; {idle:,} more are free on pod managers that take no nodes ({why})"
 
 
-def size_facts(podms: Sequence[PodmOverview]) -> Facts:
+def size_facts(podms: Sequence[nouns.PodmOverview]) -> Facts:
     nodes = [node.uri for one in podms for node in one.podm.nodes]
     numbers = {
         "Pod managers": len(podms),
@@ -302,7 +295,7 @@ def use_facts(hardware: HardwareListing) -> Facts:
     return tuple((name, text) for name, text in words.items() if text)
 
 
-def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
+def totals_table(podms: Sequence[nouns.PodmOverview]) -> pages.PageTable:
     triples: dict[str, list[Amounts]] = {}
     for one in podms:
         pairs = {title: getattr(one.amounts, field) for field, title in _MEASURES.items()}
@@ -349,7 +342,7 @@ def device_table(hardware: HardwareListing) -> pages.PageTable:
     blocks = [block for some in hardware.blocks.values() for block in some]
     unusable = {one.podm.id for one in hardware.podms if one.podm.unusable}
     now = (replace(it, slots=0) if it.podm in unusable else it for it in blocks)
-    for one, other in zip(count_devices(blocks), count_devices(now), strict=True):
+    for one, other in zip(nouns.count_devices(blocks), nouns.count_devices(now), strict=True):
         amounts = (other.free, one.free, one.devices)
         numbers = (_amount_text("", amount) for amount in amounts)
         model = phrases.short_model(one.model) or "unknown"
@@ -374,7 +367,7 @@ def podm_table(hardware: HardwareListing) -> pages.PageTable:
     return table("Pod managers", columns, rows, (*titles, "Nodes"), note)
 
 
-def _usable_cells(one: PodmOverview) -> Iterator[pages.TableCell]:
+def _usable_cells(one: nouns.PodmOverview) -> Iterator[pages.TableCell]:
     for name in _IN_TABLE:
         pair = getattr(one.amounts, name)
         free, total = (_amount_text(_MEASURES[name], amount) for amount in pair)

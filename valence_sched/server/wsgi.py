@@ -19,19 +19,14 @@ from valence_sched.model.inventory import to_json
 from valence_sched.server.background import Application
 from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess
-from valence_sched.service.settings import (
-    CONFIG_VARIABLE,
-    DEFAULT_SETTINGS,
-    is_loopback,
-    read_settings,
-)
+from valence_sched.service import settings
 
 REFUSAL = "this service has no authentication and answers only local clients: set auth to basic"
 
 
 def loopback_only(application: Application) -> Application:
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if is_loopback(environ.get("REMOTE_ADDR", "")):
+        if settings.is_loopback(environ.get("REMOTE_ADDR", "")):
             return application(environ, start_response)
         body = to_json(problem_of(AccessDenied(REFUSAL)))
         headers = [("Content-Type", MEDIA_TYPE), ("Content-Length", str(len(body)))]
@@ -43,9 +38,9 @@ def loopback_only(application: Application) -> Application:
 
 LOG = logging.getLogger(__name__)
 
-_path = os.environ.get(CONFIG_VARIABLE)
-with errors_at(CONFIG_VARIABLE):
-    _settings = read_settings(_path) if _path else DEFAULT_SETTINGS
+_path = os.environ.get(settings.CONFIG_VARIABLE)
+with errors_at(settings.CONFIG_VARIABLE):
+    _settings = settings.read_settings(_path) if _path else settings.DEFAULT_SETTINGS
 _process = ServiceProcess(_settings, time.monotonic)
 _answer = loopback_only(_process.application) if _settings.auth == "none" else _process.application
 atexit.register(_process.stop, _settings.stop_s)
@@ -55,7 +50,7 @@ atexit.register(_process.stop, _settings.stop_s)
 def _begin() -> None:
     configure_logs()
     if not _path:
-        LOG.warning("%s is not set: using the default settings", CONFIG_VARIABLE)
+        LOG.warning("%s is not set: using the default settings", settings.CONFIG_VARIABLE)
     _process.start()
 
 

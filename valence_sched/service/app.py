@@ -20,17 +20,7 @@ from valence_sched.model.http import MEDIA_TYPE, Problem, http_problem, problem_
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.service import routes, visibility
-from valence_sched.service.call import (
-    KEY_HEADER,
-    SERVICE_TYPE,
-    VERSION_HEADER,
-    Call,
-    CallResult,
-    RateLimiter,
-    ServiceParts,
-    negotiated,
-)
+from valence_sched.service import call as calls, routes, visibility
 from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import digest
@@ -123,7 +113,7 @@ def _is_of_valence(data: bytes) -> bool:
     return not _VALENCE_FIELDS.isdisjoint(fields)
 
 
-def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
+def replayed(route: verbs.Route, call: calls.Call) -> tuple[calls.CallResult, bool]:
     """Return the recorded answer, else the handler's, and whether it was recorded before.
 
     Only a success is recorded. Concurrent requests with one key get the answer that is recorded
@@ -150,24 +140,24 @@ def encoded(body: Any) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
-def _answer(route: verbs.Route, call: Call) -> CallResult:
+def _answer(route: verbs.Route, call: calls.Call) -> calls.CallResult:
     try:
         result = routes.HANDLERS[route.operation](call)
     except (errors.UnknownName, errors.Undecodable) as error:
         raise visibility.visible_error(error, call.user.owner) from None
-    answer = result if isinstance(result, CallResult) else CallResult(result)
+    answer = result if isinstance(result, calls.CallResult) else calls.CallResult(result)
     return answer._replace(body=call.completed(answer.body))
 
 
-def _recorded(document: bytes, content: str, key: str) -> CallResult:
+def _recorded(document: bytes, content: str, key: str) -> calls.CallResult:
     recorded = msgspec.json.decode(document, type=verbs.RecordedReply)
     if recorded.content != content:
         raise errors.NameTaken(f"idempotency key {key!r} belongs to another request: use a new one")
-    return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
+    return calls.CallResult(bytes(recorded.body), recorded.status, recorded.headers)
 
 
 def create_application(
-    parts: ServiceParts, metrics: Metrics, access: Access
+    parts: calls.ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts.rates)])
     app.req_options.strip_url_path_trailing_slash = False  # an empty name must not match the list
@@ -198,7 +188,7 @@ class LogFields(dict[str, Any]):
 class Envelope:
     """The middleware of all answers: sets request ID and API version, counts and logs."""
 
-    def __init__(self, metrics: Metrics, rates: RateLimiter) -> None:
+    def __init__(self, metrics: Metrics, rates: calls.RateLimiter) -> None:
         self._metrics, self._rates = metrics, rates
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -211,14 +201,14 @@ class Envelope:
             http.DEADLINE.set(http.parse_deadline(req.get_header(http.DEADLINE_HEADER)))
         except ValueError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from None
-        resp.append_header("Vary", VERSION_HEADER)
+        resp.append_header("Vary", calls.VERSION_HEADER)
         resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")
         try:
-            version = negotiated(req.get_header(VERSION_HEADER))
+            version = calls.negotiated(req.get_header(calls.VERSION_HEADER))
         except ValueError as error:
             raise falcon.HTTPNotAcceptable(description=str(error)) from None
-        resp.set_header(VERSION_HEADER, f"{SERVICE_TYPE} {version}")
+        resp.set_header(calls.VERSION_HEADER, f"{calls.SERVICE_TYPE} {version}")
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
@@ -250,7 +240,9 @@ class Envelope:
             LOG.handle(record)
 
 
-def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
+def _responder(
+    route: verbs.Route, parts: calls.ServiceParts, access: Access
+) -> Callable[..., None]:
     most = parts.limits.body_bytes
     if route.takes_token:
         most = min(most, EVENT_BYTES)
@@ -265,7 +257,9 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
         req.context["is_tenant"] = user.owner is not None
         if route.audited:
             words = {name: _single(value) for name, value in req.params.items()}
-            call = Call(parts, user, path, words, request_id=_request_id(req), rule=route.rule)
+            call = calls.Call(
+                parts, user, path, words, request_id=_request_id(req), rule=route.rule
+            )
             req.context["change"] = route, call
         parts.rates.count(user.tenant, change=route.changes)
         if route.rule:
@@ -285,13 +279,13 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
             raise errors.RequestError(f"ttl_s {asked_s:g}: {text}")
         if asked_s > most_s:
             body = replace(body, ttl_s=most_s)
-        key = req.get_header(KEY_HEADER) if route.method == "POST" else None
+        key = req.get_header(calls.KEY_HEADER) if route.method == "POST" else None
         if key is not None and not _KEY.fullmatch(key):
-            raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
+            raise errors.InputError(calls.KEY_HEADER, "", "no key", "1 to 255 printable characters")
         query = {name: _single(value) for name, value in req.params.items()}
         _check_words("the path", path)
         _check_words("the query", query)
-        call = Call(parts, user, path, query, body, key, _request_id(req), route.rule)
+        call = calls.Call(parts, user, path, query, body, key, _request_id(req), route.rule)
         if "change" in req.context:
             req.context["change"] = route, call
         result, again = replayed(route, call)
@@ -309,7 +303,7 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
 
 
 def _user_of(
-    req: falcon.Request, route: verbs.Route, parts: ServiceParts, access: Access, token: str
+    req: falcon.Request, route: verbs.Route, parts: calls.ServiceParts, access: Access, token: str
 ) -> User:
     """Return the user of a request; for an event, the pod manager that its token names."""
     address = _client(req, parts.rates)
@@ -326,11 +320,11 @@ def _user_of(
         raise
 
 
-def _client(req: falcon.Request, rates: RateLimiter) -> str:
+def _client(req: falcon.Request, rates: calls.RateLimiter) -> str:
     return rates.address_of(req.remote_addr or "-", req.get_header("X-Forwarded-For") or "")
 
 
-def count_failure(rates: RateLimiter, address: str) -> None:
+def count_failure(rates: calls.RateLimiter, address: str) -> None:
     """Count a malformed request; it is answered even if Redis fails."""
     try:
         rates.count_failure(address)

@@ -14,44 +14,28 @@ from typing import Any, get_args
 
 import msgspec
 
-from valence_sched.model import claim, decision, quota, zone
+from valence_sched.model import claim, decision, quota, verbs as nouns, zone
 from valence_sched.model.http import MEDIA_TYPE, Problem
 from valence_sched.model.inventory import to_json
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.verbs import (
-    VERBS,
-    ApiVersions,
-    EventBody,
-    Health,
-    Operation,
-    RequestBody,
-    Route,
-)
-from valence_sched.service.call import (
-    GREATEST_VERSION,
-    KEY_HEADER,
-    SERVICE_TYPE,
-    VERSION_HEADER,
-    Call,
-    CallResult,
-)
+from valence_sched.service import call as calls
 from valence_sched.service.handlers import ui, verbs
 from valence_sched.service.handlers.ui import HTML
 
-Handler = Callable[[Call], Any]
+Handler = Callable[[calls.Call], Any]
 
 
 FLAGS = ("free", "live", "ended")  # query parameters that are true or false
 
 
-def verb_handler(route: Route) -> Callable[[Call], CallResult]:
+def verb_handler(route: nouns.Route) -> Callable[[calls.Call], calls.CallResult]:
     """Return the handler of a route: it calls its verb with the arguments of a call."""
     parameters = list(inspect.signature(getattr(Scheduler, route.verb)).parameters.values())[1:]
     named = parameters.pop(0) if "{name}" in route.path else None
     names = [one.name for one in parameters if one.name != "password"]
     check = verbs.CHECKS.get(route.verb)
 
-    def handle(call: Call) -> CallResult:
+    def handle(call: calls.Call) -> calls.CallResult:
         name = None if named is None else call.name()
         words: list[Any] = [] if named is None else [[name] if route.several else name]
         schedulers = call.reading() if route.reading else call.parts.schedulers.changing()
@@ -66,13 +50,13 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
             if route.lists:
                 silent = zone.silent_zones(found)
                 headers = {zone.SILENT_HEADER: zone.silent_header(silent)} if silent else {}
-                return CallResult(tuple(found), headers=headers)
-            return CallResult(None if route.several else found, route.status)
+                return calls.CallResult(tuple(found), headers=headers)
+            return calls.CallResult(None if route.several else found, route.status)
 
     return handle
 
 
-def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
+def _argument(route: nouns.Route, call: calls.Call, scheduler: Scheduler, name: str) -> Any:
     if name == "request":
         asked = call.body.request or call.body.compiled
         return call.compiled(scheduler, asked, decides=route.decides)
@@ -89,26 +73,26 @@ def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
 
 def _route(
     operation: str, handler: Handler, method: str, path: str, *words: Any, **named: Any
-) -> tuple[Route, Handler]:
+) -> tuple[nouns.Route, Handler]:
     text = (inspect.getdoc(handler) or "").partition("\n")[0]
-    return Route("", operation, method, path, text, *words, **named), handler
+    return nouns.Route("", operation, method, path, text, *words, **named), handler
 
 
 _RECORDS = ("podm", "owner", "ended", "page")
 
 # fmt: off
 OWN = (
-    _route("catalogue_versions", verbs.versions, "GET", "/", None, ApiVersions),
-    _route("catalogue_versions_v1", verbs.versions, "GET", "/v1", None, ApiVersions),
-    _route("catalogue_health", verbs.health, "GET", "/healthcheck", None, Health),
-    _route("catalogue_alive", verbs.alive, "GET", "/healthcheck/alive", None, Health),
+    _route("catalogue_versions", verbs.versions, "GET", "/", None, nouns.ApiVersions),
+    _route("catalogue_versions_v1", verbs.versions, "GET", "/v1", None, nouns.ApiVersions),
+    _route("catalogue_health", verbs.health, "GET", "/healthcheck", None, nouns.Health),
+    _route("catalogue_alive", verbs.alive, "GET", "/healthcheck/alive", None, nouns.Health),
     _route("catalogue_metrics", verbs.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
     _route("catalogue_openapi", verbs.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
     _route("decisions_decisions", verbs.decisions, "GET", "/v1/decisions", None, tuple[decision.DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
-    _route("nodes_operation", verbs.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
+    _route("nodes_operation", verbs.operation, "GET", "/v1/operations/{name}", None, nouns.Operation, "operations:get"),
     _route("quotas_set_default", verbs.set_default, "PUT", "/v1/quotas", quota.QuotaLimits, quota.Quota, "quotas:update", "admin"),
     _route("quotas_change_default", verbs.change_default, "PATCH", "/v1/quotas", quota.QuotaChange, quota.Quota, "quotas:update", "admin"),
-    _route("events_receive", verbs.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
+    _route("events_receive", verbs.receive, "POST", "/v1/events/{token}", nouns.EventBody, None, status=204),
     _route("offers_offers", verbs.offers, "POST", "/v1/zones/offers", zone.OfferQuery, zone.ZoneAnswer, "zones:offers", "admin", reads=True),
     _route("offers_group_state", verbs.group_state, "POST", "/v1/zones/group_state", zone.OfferQuery, zone.GroupAnswer, "zones:offers", "admin", reads=True),
     _route("zone_claims_hold", verbs.hold, "POST", "/v1/zones/claims", zone.ZoneClaimBody, claim.Claim, "zones:claims", "admin", 201),
@@ -127,16 +111,16 @@ OWN = (
 
 #: The handlers that do more than call a verb, by the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
-    name: found for name in VERBS if inspect.isfunction(found := getattr(verbs, name, None))
+    name: found for name in nouns.VERBS if inspect.isfunction(found := getattr(verbs, name, None))
 }
 #: All routes by path; the pages come last.
 ROUTES = sorted(
-    (*VERBS.values(), *(route for route, _ in OWN)),
+    (*nouns.VERBS.values(), *(route for route, _ in OWN)),
     key=lambda route: (route.path.startswith("/ui"), route.path),
 )
 HANDLERS: Mapping[str, Handler] = {
     route.operation: VERB_HANDLERS.get(route.verb) or verb_handler(route)
-    for route in VERBS.values()
+    for route in nouns.VERBS.values()
 } | {route.operation: handler for route, handler in OWN}
 
 
@@ -171,11 +155,11 @@ LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
 
 @functools.cache
 def document() -> bytes:
-    nouns = (noun for route in ROUTES for noun in (route.body, route.answer))
-    kinds = [kind for noun in nouns for kind in _members(noun)]
+    stated = (noun for route in ROUTES for noun in (route.body, route.answer))
+    kinds = [kind for noun in stated for kind in _members(noun)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
     for route in ROUTES:
-        if isinstance(route.body, type) and issubclass(route.body, RequestBody):
+        if isinstance(route.body, type) and issubclass(route.body, nouns.RequestBody):
             _require_one(components[route.body.__name__], route.body.choices)
     named = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
@@ -185,7 +169,7 @@ def document() -> bytes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, body, answer)
     info = {
         "title": "Pod manager scheduler",
-        "version": str(GREATEST_VERSION),
+        "version": str(calls.GREATEST_VERSION),
         "description": "Choose the pod manager, the pool and the blocks of each node.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     }
@@ -217,7 +201,7 @@ def _schema(members: list[Any]) -> Any:
     return {"anyOf": members} if len(members) > 1 else next(iter(members), None)
 
 
-def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
+def _operation(route: nouns.Route, body: Any, answer: Any) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.operation,
         "summary": route.text,
@@ -236,24 +220,26 @@ def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
     return operation
 
 
-def _parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: nouns.Route) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", route.path)
     words: Sequence[str] = (*route.words, "name") if names else route.words
-    version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST_VERSION}"]}
+    version = {"type": "string", "examples": [f"{calls.SERVICE_TYPE} {calls.GREATEST_VERSION}"]}
     found: list[tuple[str, str, Mapping[str, Any]]] = [
         *((name, "path", {"type": "string", "minLength": 1}) for name in names),
         *((word, "query", QUERY_SCHEMAS.get(word, {"type": "string"})) for word in words),
-        (VERSION_HEADER, "header", version),
+        (calls.VERSION_HEADER, "header", version),
     ]
     if route.method == "POST":
-        found.append((KEY_HEADER, "header", {"type": "string", "minLength": 1, "maxLength": 255}))
+        found.append(
+            (calls.KEY_HEADER, "header", {"type": "string", "minLength": 1, "maxLength": 255})
+        )
     return [
         {"name": name, "in": place, "required": place == "path", "schema": schema}
         for name, place, schema in found
     ]
 
 
-def _responses(route: Route, answer: Any) -> dict[str, Any]:
+def _responses(route: nouns.Route, answer: Any) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done."}
     if answer is not None:
         success["content"] = {route.media: {"schema": answer}}
