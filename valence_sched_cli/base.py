@@ -488,6 +488,20 @@ class Lister(PodmCommand, lister.Lister):
         return super().produce_output(args, column_names, rows)
 
 
+class ReasonLister(Lister):
+    """A command that prints rows, else the reasons why nothing fits; for programs it logs them."""
+
+    def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
+        rows = list(data)
+        if rows or args.formatter in tables.MACHINE:
+            super().produce_output(args, column_names, rows)
+            self.closing[:0] = () if rows else filter(None, self.after)
+        else:
+            begin = 0 if getattr(args, "explain", False) else 1  # without the first empty line
+            self.print_lines([*self.before, *self.after[begin:]])
+        return 0
+
+
 class PagedLister(Lister):
     """A command that prints rows; options sort them and divide them into pages."""
 

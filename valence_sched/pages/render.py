@@ -108,23 +108,22 @@ class PageWriter:
     def squares(
         self, podm: str, group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()
     ) -> Markup:
-        draw = self._square if detail == "names" else self._plain_square
-        return Markup("").join(
-            draw(podm, one, takers if one.takers else ()) for one in sorted(group.blocks, key=_rank)
-        )
+        blocks = sorted(group.blocks, key=_rank)
+        return Markup("").join(self._square(podm, one, detail, takers) for one in blocks)
 
-    def _plain_square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
-        kind = _taker_class(block.takers[0]) if takers else _class(block)
-        numbers = _numbers(block) if takers else ""
-        return Markup('<i class="{}"{}>{}</i>').format(kind, self.id(podm, block.name), numbers)
-
-    def _square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
-        name, kind, numbers = shown_text(block.name, MOST_NAME), _class(block), ""
-        words = [_ROLE_WORDS.get(block.role) or _USE_WORDS[kind].partition(":")[0]]
-        if takers:
-            kind, numbers = _taker_class(block.takers[0]), _numbers(block)
-            named = (takers[number - 1] for number in block.takers[:MOST_SHARERS])
-            words = [", ".join(shown_text(one, MOST_NAME) for one in named) + _more(block)]
+    def _square(
+        self, podm: str, block: pages.MapBlock, detail: MapDetail, takers: Sequence[str]
+    ) -> Markup:
+        shared = block.takers[:MOST_SHARERS] if takers else ()
+        others = len(block.takers) - len(shared) if shared else 0
+        numbers = " ".join(map(str, shared)) + (more := f" +{others}" if others else "")
+        kind = _taker_class(shared[0]) if shared else _class(block)
+        if detail != "names":
+            return Markup('<i class="{}"{}>{}</i>').format(kind, self.id(podm, block.name), numbers)
+        if shared:
+            words = [", ".join(shown_text(takers[one - 1], MOST_NAME) for one in shared) + more]
+        else:
+            words = [_ROLE_WORDS.get(block.role) or _USE_WORDS[kind].partition(":")[0]]
         if block.condition:
             words.append(block.condition)
         if block.nodes:
@@ -133,18 +132,9 @@ class PageWriter:
             kind,
             self.id(podm, block.name),
             block.href or f"#{anchor(shown_text(podm), shown_text(block.name))}",
-            f"{name}: {'; '.join(words)}",
+            f"{shown_text(block.name, MOST_NAME)}: {'; '.join(words)}",
             numbers,
         )
-
-
-def _numbers(block: pages.MapBlock) -> str:
-    return " ".join(map(str, block.takers[:MOST_SHARERS])) + _more(block)
-
-
-def _more(block: pages.MapBlock) -> str:
-    others = len(block.takers) - MOST_SHARERS
-    return f" +{others}" if others > 0 else ""
 
 
 def map_legend(section: pages.HardwareMap) -> list[tuple[str, str]]:

@@ -140,9 +140,9 @@ class RateLimiter:
 
     def count(self, tenant: str, *, change: bool) -> None:
         """Count a request of a tenant; RateLimited above the rate, ServiceBusy if Redis fails."""
-        self._hit("requests", tenant)
+        self._limit("hit", "requests", tenant)
         if change:
-            self._hit("changes", tenant)
+            self._limit("hit", "changes", tenant)
 
     def address_of(self, peer: str, forwarded: str) -> str:
         """Return the address of a client: the last forwarded address that is not a proxy's."""
@@ -158,29 +158,23 @@ class RateLimiter:
 
     def check_address(self, address: str) -> None:
         """Raise RateLimited for an address with too many failed logins."""
-        whose = _site_of(address)
-        for rate in self._rates.get("failures", ()):
-            if not self._asked(self._window.test, rate, "failures", whose):
-                raise self._limited("failures", rate, whose)
+        self._limit("test", "failures", _site_of(address))
 
     def count_failure(self, address: str) -> None:
         for rate in self._rates.get("failures", ()):
-            self._asked(self._window.hit, rate, "failures", _site_of(address))
+            self._ask("hit", rate, "failures", _site_of(address))
 
-    def _hit(self, name: str, tenant: str) -> None:
+    def _limit(self, verb: str, name: str, whose: str) -> None:
         for rate in self._rates.get(name, ()):
-            if not self._asked(self._window.hit, rate, name, tenant):
-                raise self._limited(name, rate, tenant)
+            if not self._ask(verb, rate, name, whose):
+                stats = self._ask("get_window_stats", rate, name, whose)
+                error = RateLimited(f"{name} of {whose!r} exceed {rate}: wait and try again")
+                error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
+                raise error
 
-    def _limited(self, name: str, rate: "RateLimitItem", whose: str) -> RateLimited:
-        stats = self._asked(self._window.get_window_stats, rate, name, whose)
-        error = RateLimited(f"{name} of {whose!r} exceed {rate}: wait and try again")
-        error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
-        return error
-
-    def _asked(self, verb: Any, rate: "RateLimitItem", name: str, whose: str) -> Any:
+    def _ask(self, verb: str, rate: "RateLimitItem", name: str, whose: str) -> Any:
         try:
-            return verb(rate, name, whose)
+            return getattr(self._window, verb)(rate, name, whose)
         except SchedulerError:
             raise
         except self._storage.base_exceptions as error:

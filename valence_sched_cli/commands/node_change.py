@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 from valence_sched.errors import ClaimLost, UnknownName, UsageError
 from valence_sched_cli import base
@@ -14,7 +12,6 @@ from valence_sched_cli.commands import claim as claims
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.table import MACHINE
 
 COLUMNS = ("Node", "Change", "Block", "Hardware", "Podm", "Power Cycled")
 HISTORY_COLUMNS = ("Time", "Event", "Details", "Podm", "Claim")
@@ -42,23 +39,14 @@ _AMOUNT = re.compile("/(MemoryDomains|Storage|StorageServices)/", re.IGNORECASE)
 _URI = re.compile(r"(?<!\S)/\S*[^\s,]")
 
 
-class _ChangeNode(base.Lister):
-    """A command that changes a node, and prints its reasons if nothing fits."""
+class _ChangeNode(base.ReasonLister):
+    """A command that changes a node."""
 
     option_settings = {
         **claims.OPTION_SETTINGS,
         **request_options.SETTINGS,
         **inventory.DRAIN_SETTINGS,
     }
-
-    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print rows or reasons; with a machine format, log the reasons."""
-        rows, reasons = list(data), [*filter(None, self.after)]
-        if rows or args.formatter in MACHINE:
-            self.closing[:0] = reasons
-            return super().produce_output(args, column_names, rows)
-        self.print_lines(reasons)
-        return 0
 
 
 class AttachNode(_ChangeNode):

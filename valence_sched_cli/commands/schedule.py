@@ -25,7 +25,7 @@ _FILE_ONLY_OPTIONS = (
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
-class SchedulePodm(base.Lister):
+class SchedulePodm(base.ReasonLister):
     """Choose the pod manager, pool and blocks of a node.
 
     Only --claim and --compose hold or compose blocks. --plan writes a plan for podm apply.
@@ -293,19 +293,11 @@ class SchedulePodm(base.Lister):
             self.after = list(renderer.reasons(report))
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print rows and sections; with a machine format, log the reasons if nothing fits."""
         if args.report == "-":
             return 0
         if self._document is not None:
             return self.print_object(output.decision.document_fields(self._document))
-        rows = list(data)
-        if rows or args.formatter in MACHINE:
-            super().produce_output(args, column_names, rows)
-            if not rows:
-                self.closing[:0] = filter(None, self.after)
-        else:
-            self.print_lines([*self.before, *self.after[0 if args.explain else 1 :]])
-        return 0
+        return super().produce_output(args, column_names, data)
 
     def _schedule_all(self) -> base.Table:
         args, requests = self.args, self._read_requests()

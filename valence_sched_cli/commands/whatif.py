@@ -311,7 +311,12 @@ class RunWhatif(base.Lister):
             self.closing += warning_lines(warnings)
         report = base.file_writer(app.report_writer, args.output)
         with report as write, self.page_writer(args) as write_page:
-            workload, sites = options.make_workload(app, args), self._sites(args)
+            workload = options.make_workload(app, args)
+            weights, site = parser.by_name("--weight", args.weight), app.site(self.selection(args))
+            edits = tuple(args.scenario), tuple(args.edits)
+            sites = app.whatif.compared_sites(
+                site, *edits, args.policies, weights, unedited=args.compare
+            )
             replay = self._replay(sites, args, workload)
             effects = {site.name: site.effects for site in sites}
             write(replay)
@@ -331,13 +336,6 @@ class RunWhatif(base.Lister):
         if args.series:
             return out.series_table(replay, machine=not self.for_people(args), long=args.long)
         return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
-
-    def _sites(self, args: base.Args) -> list[app.Site]:
-        app, weights = self.scheduler_app, parser.by_name("--weight", args.weight)
-        edits = tuple(args.scenario), tuple(args.edits)
-        return app.whatif.compared_sites(
-            app.site(self.selection(args)), *edits, args.policies, weights, unedited=args.compare
-        )
 
     def _replay(
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
