@@ -7,7 +7,7 @@ import re
 import time
 import types
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -249,30 +249,27 @@ def _responder(
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         req.context["media"] = route.media
+        query = {name: _last(value) for name, value in req.params.items()}
         if not route.rule and not route.takes_token:
-            answer(req, resp, User("-", "reader"), path)
+            user = User("-", "reader")
+            answer(req, resp, calls.Call(parts, user, path, query, _request_id(req)))
             return
         user = _user_of(req, route, parts, access, path.get("token", ""))
         req.context.update({"user": user.name, "tenant": user.tenant})
         req.context["is_tenant"] = user.owner is not None
+        call = calls.Call(parts, user, path, query, _request_id(req), route.rule)
         if route.audited:
-            words = {name: _single(value) for name, value in req.params.items()}
-            call = calls.Call(
-                parts, user, path, words, request_id=_request_id(req), rule=route.rule
-            )
             req.context["change"] = route, call
         parts.rates.count(user.tenant, change=route.changes)
         if route.rule:
             access.check(user, route.rule, route.role)
         with parts.gate.passing(user.tenant):
-            answer(req, resp, user, path)
+            answer(req, resp, call)
 
-    def answer(
-        req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
-    ) -> None:
+    def answer(req: falcon.Request, resp: falcon.Response, call: calls.Call) -> None:
         body: Any = read_body(req, route.body, most) if route.body else None
         if route.force and body.change.force:
-            access.check(user, route.force, "admin")
+            access.check(call.user, route.force, "admin")
         asked_s, most_s = getattr(body, "ttl_s", 0.0), parts.limits.ttl_s
         if asked_s > most_s and asked_s != claim.TTL_S:
             text = f"this service holds a claim for at most {most_s:g} s"
@@ -282,12 +279,11 @@ def _responder(
         key = req.get_header(calls.KEY_HEADER) if route.method == "POST" else None
         if key is not None and not _KEY.fullmatch(key):
             raise errors.InputError(calls.KEY_HEADER, "", "no key", "1 to 255 printable characters")
-        query = {name: _single(value) for name, value in req.params.items()}
-        _check_words("the path", path)
-        _check_words("the query", query)
-        call = calls.Call(parts, user, path, query, body, key, _request_id(req), route.rule)
-        if "change" in req.context:
-            req.context["change"] = route, call
+        for where, words in (("the path", call.path), ("the query", call.query)):
+            for word in (*words, *words.values()):
+                if isinstance(word, str) and "\0" in word:
+                    raise errors.InputError(where, "", NUL_FOUND, NUL_EXPECTED)
+        call.body, call.key = body, key
         result, again = replayed(route, call)
         if again:
             resp.set_header("Idempotency-Replayed", "true")
@@ -346,14 +342,8 @@ def _record_change(req: falcon.Request, resp: falcon.Response, status: int) -> N
     call.record_change(errors.one_line(name), outcome)
 
 
-def _single(value: Any) -> Any:
+def _last(value: Any) -> Any:
     return value[-1] if isinstance(value, list) and value else value
-
-
-def _check_words(where: str, words: Mapping[str, Any]) -> None:
-    for word in (*words, *words.values()):
-        if isinstance(word, str) and "\0" in word:
-            raise errors.InputError(where, "", NUL_FOUND, NUL_EXPECTED)
 
 
 def _loggable(path: str) -> str:

@@ -273,20 +273,19 @@ class CallResult(NamedTuple):
 
 @dataclasses.dataclass
 class Call:
-    """One request: its user, the words of its path and query, its body and idempotency key.
+    """One request: its user, and the words of its path and query.
 
-    A call never changes. The class is not frozen, because a frozen object takes three times as
-    long to make.
+    Its body and its idempotency key are set once when they are read.
     """
 
     parts: ServiceParts
     user: users.User
     path: Mapping[str, str]
     query: Mapping[str, Any]
-    body: Any = None
-    key: str | None = None
     request_id: str = ""
     rule: str = ""
+    body: Any = None
+    key: str | None = None
 
     def record_change(self, name: str, outcome: str) -> None:
         """Log a change, or the refusal of a change; store the line if the state is available."""
