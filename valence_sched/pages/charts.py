@@ -5,7 +5,7 @@ import bisect
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import markupsafe
 import pygal  # type: ignore[import-untyped]
@@ -58,19 +58,7 @@ def _measured(measure: pages.Measure, number: int) -> str:
     return measured_text(value, measure.unit) + ("" if error is None else f" ± {error:.2g}")
 
 
-class FocusValue(NamedTuple):
-    """A part of a chart that shows values on focus: a box, lines of text, and their position."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    lines: Sequence[str]
-    text_x: float
-    anchor: str = "start"
-
-
-def inline_svg(root: Any, label: str, name: str, readings: Iterable[FocusValue] = ()) -> Markup:
+def inline_svg(root: Any, label: str, name: str, readings: Iterable[Markup]) -> Markup:
     """Return an SVG tree as markup; ``label`` is its accessible text, ``name`` its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
     head = Markup('<svg role="group" class="{}" aria-label="{}"').format(name, shown_text(label))
@@ -79,17 +67,22 @@ def inline_svg(root: Any, label: str, name: str, readings: Iterable[FocusValue] 
         parts += _markup(child)
     plots = [one.get("transform") for one in root.iter() if "plot" in _classes(one)]
     parts += [Markup('<g class="points"{}>').format(_attribute("transform", plots[0]))]
-    parts += map(_focus_value, readings)
-    return Markup("").join([*parts, Markup("</g></svg>")])
+    return Markup("").join([*parts, *readings, Markup("</g></svg>")])
 
 
-def _focus_value(one: FocusValue) -> Markup:
-    lines = [shown_text(line, MOST_FOCUS) for line in one.lines]
-    spans = (Markup('<tspan x="{:.0f}" dy="14">{}</tspan>').format(one.text_x, t) for t in lines)
-    box = Markup('<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}"/>').format(*one[:4])
-    text = Markup('<text y="{:.0f}">{}</text>').format(one.y, Markup("").join(spans))
+def _focus_value(
+    box: tuple[float, float, float, float],
+    values: Sequence[str],
+    text_x: float,
+    anchor: str = "start",
+) -> Markup:
+    """Return a part of a chart that shows lines of text on focus; a box has its place and size."""
+    lines = [shown_text(line, MOST_FOCUS) for line in values]
+    spans = (Markup('<tspan x="{:.0f}" dy="14">{}</tspan>').format(text_x, it) for it in lines)
+    rect = Markup('<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}"/>').format(*box)
+    text = Markup('<text y="{:.0f}">{}</text>').format(box[1], Markup("").join(spans))
     head = '<g class="point {}" tabindex="0" role="img" aria-label="{}">{}{}</g>'
-    return Markup(head).format(one.anchor, ", ".join(lines), box, text)  # noqa: S704 - constant
+    return Markup(head).format(anchor, ", ".join(lines), rect, text)  # noqa: S704 - constant
 
 
 def _classes(element: Any) -> Collection[str]:
@@ -164,7 +157,7 @@ def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) ->
 
 def _readings(
     section: pages.TimeChart, root: Any, times: Sequence[float], unit: str, unit_s: float
-) -> Iterator[FocusValue]:
+) -> Iterator[Markup]:
     """Yield the values of all lines at ``times``; the drawing has a dot for each time."""
     dots = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.get("cx")]
     middle = dots[len(dots) // 2][0] if dots else 0.0
@@ -178,7 +171,7 @@ def _readings(
             lines.append(f"{short_label(one.name)} {text}" if len(section.series) > 1 else text)
         is_left = x <= middle
         box = (x - width / 2, 0.0, width, y)
-        yield FocusValue(*box, lines, x + 6 if is_left else x - 6, "start" if is_left else "end")
+        yield _focus_value(box, lines, *((x + 6, "start") if is_left else (x - 6, "end")))
 
 
 def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
@@ -203,7 +196,7 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
     for at, bar in zip(places, drawn, strict=False):
         x, y, width, height = (float(bar.get(one) or 0) for one in ("x", "y", "width", "height"))
         text = f"{short_label(section.names[at])}: {_measured(measure, at)}"
-        readings.append(FocusValue(x, y, max(width, 4), height, [text], 4))
+        readings.append(_focus_value((x, y, max(width, 4), height), [text], 4))
     return inline_svg(root, label, "chart", readings)
 
 
