@@ -7,7 +7,6 @@ import functools
 import ipaddress
 import logging
 import math
-import re
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -425,33 +424,17 @@ KEY_HEADER, VERSION_HEADER = "Idempotency-Key", "OpenStack-API-Version"
 SERVICE_TYPE = "podm-scheduler"
 
 
-class Microversion(NamedTuple):
-    """A version of the API; a client gets the version that it requests, by default the oldest."""
-
-    major: int
-    minor: int
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
+VERSIONS = ("1.0",)  # of the API, the oldest first
 
 
-LEAST_VERSION = Microversion(1, 0)
-GREATEST_VERSION = Microversion(1, 0)
-
-
-def negotiated(header: str | None) -> Microversion:
-    """Return the API version in a header, by default the oldest; ValueError if it is invalid."""
+def negotiated(header: str | None) -> str:
+    """Return the API version in a header, by default the oldest; ValueError if it is unknown."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
-        if service != SERVICE_TYPE:
-            continue
-        text = text.strip()
-        if text == "latest":
-            return GREATEST_VERSION
-        found = re.fullmatch(r"([1-9]\d{0,5})\.(\d{1,6})", text)
-        version = Microversion(int(found[1]), int(found[2])) if found else None
-        if version is None or not LEAST_VERSION <= version <= GREATEST_VERSION:
-            named = f"{VERSION_HEADER}: {SERVICE_TYPE} {text!r}"
-            raise ValueError(f"{named}: this service has {LEAST_VERSION} to {GREATEST_VERSION}")
-        return version
-    return LEAST_VERSION
+        if service == SERVICE_TYPE:
+            version = VERSIONS[-1] if (text := text.strip()) == "latest" else text
+            if version not in VERSIONS:
+                named = f"{VERSION_HEADER}: {SERVICE_TYPE} {text!r}"
+                raise ValueError(f"{named}: this service has {VERSIONS[0]} to {VERSIONS[-1]}")
+            return version
+    return VERSIONS[0]

@@ -169,7 +169,7 @@ def document() -> bytes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, body, answer)
     info = {
         "title": "Pod manager scheduler",
-        "version": str(calls.GREATEST_VERSION),
+        "version": calls.VERSIONS[-1],
         "description": "Choose the pod manager, the pool and the blocks of each node.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     }
@@ -223,7 +223,7 @@ def _operation(route: nouns.Route, body: Any, answer: Any) -> dict[str, Any]:
 def _parameters(route: nouns.Route) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", route.path)
     words: Sequence[str] = (*route.words, "name") if names else route.words
-    version = {"type": "string", "examples": [f"{calls.SERVICE_TYPE} {calls.GREATEST_VERSION}"]}
+    version = {"type": "string", "examples": [f"{calls.SERVICE_TYPE} {calls.VERSIONS[-1]}"]}
     found: list[tuple[str, str, Mapping[str, Any]]] = [
         *((name, "path", {"type": "string", "minLength": 1}) for name in names),
         *((word, "query", QUERY_SCHEMAS.get(word, {"type": "string"})) for word in words),

@@ -117,7 +117,7 @@ AmountLines = pairs("\n", absent="unknown")
 
 def noun_lines(nouns: Sequence[Any], people: Callable[[Any], str]) -> Shown[Any]:
     """Return the cell of nouns: people see a line each, programs lists and maps."""
-    return Shown(nouns, _joined("\n", people), to_builtins)
+    return Shown(nouns, _joined("\n", people), msgspec.to_builtins)
 
 
 def grants_cell(grants: Sequence[Any]) -> Shown[Any]:
@@ -131,7 +131,7 @@ def grants_cell(grants: Sequence[Any]) -> Shown[Any]:
             found.append((f"{times} x " * (times > 1)) + " ".join(filter(None, words)))
         return "\n".join(found)
 
-    return Shown(grants, lines, to_builtins)
+    return Shown(grants, lines, msgspec.to_builtins)
 
 
 def fields(
@@ -166,10 +166,6 @@ def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False
 
 def state_cell(state: str) -> Shown[str]:
     return Shown(state, words.phrases.state_text)
-
-
-def to_builtins(nouns: Sequence[Any]) -> list[Any]:
-    return [msgspec.to_builtins(noun) for noun in nouns]
 
 
 def format_value(value: Any) -> str:

@@ -23,7 +23,7 @@ from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
 from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
-from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult, ServedZone
+from valence_sched.service.call import VERSIONS, Call, CallResult, ServedZone
 from valence_sched.service.operations import digest, new_operation
 from valence_sched.service.settings import is_source
 from valence_sched.service.visibility import visible_claim, visible_error
@@ -347,8 +347,8 @@ def versions(_call: Call) -> nouns.ApiVersions:
     one = nouns.ApiVersion(
         id="v1",
         status="CURRENT",
-        min_version=str(LEAST_VERSION),
-        version=str(GREATEST_VERSION),
+        min_version=VERSIONS[0],
+        version=VERSIONS[-1],
         links=({"rel": "self", "href": "/v1"},),
     )
     return nouns.ApiVersions(versions=(one,))
