@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.config.settings import ZONES_FILE
+from valence_sched.config.settings import ZONES_FILE, Configuration
 from valence_sched.core.explain.report import decision_result, inventory_summary
 from valence_sched.core.plugins import plugin_list
 from valence_sched.core.policy import fields_read
@@ -25,13 +25,12 @@ from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import asked_content
+from valence_sched.model.request import Request, asked_content
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
 
 if TYPE_CHECKING:
-    from valence_sched.config.settings import Configuration
     from valence_sched.core.decider import Decider
     from valence_sched.inventory.loader import InventoryLoader
     from valence_sched.inventory.sources import SourceReader
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
-    from valence_sched.model.request import Request
-    from valence_sched.model.zone import ZoneSettings
     from valence_sched.planning.capacity import SiteCapacity
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
@@ -108,7 +105,7 @@ class Engine(scheduler.OwnScheduler):
         return self._stored.changes if self._stored is not None else 0
 
     @functools.cached_property
-    def _zone_settings(self) -> ZoneSettings:
+    def _zone_settings(self) -> zone.ZoneSettings:
         return self._selection.zones or self._config.zones()
 
     @functools.cached_property

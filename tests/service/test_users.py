@@ -11,7 +11,7 @@ from tests.service.application import SMALL, ApplicationCase, LivePodmsCase, tes
 from tests.service.serving import wait_for
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
 from valence_sched.service.settings import ServiceSettings, check_settings, is_loopback
-from valence_sched.service.users import BasicAccess, User, parse_users
+from valence_sched.service.users import BasicAccess, OpenAccess, User, parse_users
 
 HASH = "$2b$04$abcdefghijklmnopqrstuuJjZyXgVqm7p5cOv4cO6dm2CwZ1yJ9a6"
 
@@ -96,11 +96,11 @@ class TestPasswordFile(ApplicationCase):
             self.assertNotIn("secret", str(caught.exception))
 
     def test_a_role_includes_those_below(self):
-        User("x", "admin").check("r", "member")
+        OpenAccess().check(User("x", "admin"), "r", "member")
         with self.assertRaisesRegex(
             AccessDenied, "r: user 'x' has the role reader, but member is required"
         ):
-            User("x", "reader").check("r", "member")
+            OpenAccess().check(User("x", "reader"), "r", "member")
 
 
 class TestSettings(unittest.TestCase):

@@ -19,7 +19,6 @@ import jinja2
 from markupsafe import Markup
 
 from valence_sched.model import page as pages
-from valence_sched.model.page import PageLink
 from valence_sched.pages import charts
 from valence_sched.pages.tables import shown_text
 
@@ -300,12 +299,12 @@ class PageLinks(NamedTuple):
     def decision(self, decision_id: str) -> str:
         return self._named("/decisions/", decision_id)
 
-    def menu(self, current: str) -> tuple[PageLink, ...]:
+    def menu(self, current: str) -> tuple[pages.PageLink, ...]:
         """Return the links to all lists; the link named ``current`` is marked."""
         lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}
         lists["Would it fit?"] = "/fit"
         return tuple(
-            PageLink(text=text, href=self.to(path), current=text == current)
+            pages.PageLink(text=text, href=self.to(path), current=text == current)
             for text, path in lists.items()
         )
 

@@ -19,7 +19,6 @@ from valence_sched.inventory.events import EventReceiver
 from valence_sched.model import baremetal, base, hardware, inventory, reading
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.quantity import age_s, format_age, format_count
-from valence_sched.model.reading import Selection
 from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import Health
 from valence_sched.server import background
@@ -65,10 +64,6 @@ class SharedState:
                 self._store = self._registry.store()
             return self._store
 
-    def mark(self) -> object:
-        """Return a mark that differs after each change of the data that decisions use."""
-        return self.store().log_totals()
-
     def close(self) -> None:
         with self._lock:
             store, self._store = self._store, None
@@ -98,7 +93,9 @@ class ServiceProcess:
         )
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
-        self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
+        self.engines = EnginePool(
+            make_app, settings, lambda: state.store().log_totals(), metrics.note_changes
+        )
         reads = _reads(settings, environ)
         self.reader = background.ReaderThread(self._background_reader) if reads else None
         self.zone: ProcessZone | None = None
@@ -311,10 +308,9 @@ def configuration_problems(
     config, ironic, zones = app.config, settings.ironic_settings, settings.zones
 
     def open_state() -> None:
-        state = SharedState(environ, settings.state)
         try:
-            state.mark()
-            state.store().close()  # workers must not inherit a connection
+            with app.registry(settings.state).store() as store:  # workers inherit no connection
+                store.log_totals()
         except StoreError as error:
             raise error.at("state") from None
 
@@ -373,7 +369,7 @@ class StateReader:
     """Reads health and metrics from the state for one process; ``store`` returns the open state."""
 
     def __init__(
-        self, make_app: Callable[[], App], selection: Selection, store: Callable[[], Store]
+        self, make_app: Callable[[], App], selection: reading.Selection, store: Callable[[], Store]
     ) -> None:
         self._make_app, self._selection, self._store = make_app, selection, store
         self._has_started = False

@@ -54,14 +54,6 @@ class User(NamedTuple):
         """Return the owner of the user's new claims; None for an operator without a project."""
         return self.project or self.owner
 
-    def check(self, rule: str, role: Role) -> None:
-        if self.role is None or ROLES.index(self.role) < ROLES.index(role):
-            text = f"user {self.name!r} has the role {self.role}, but {role} is required"
-            raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
-
-
-ANONYMOUS = User("anonymous", "admin")  # the user of a service without authentication
-
 
 class Access(Protocol):
     """Access to the service: authenticates the user of a request, and checks permissions."""
@@ -83,7 +75,9 @@ class Access(Protocol):
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless a rule, or by default a role, permits a user."""
-        user.check(rule, role)
+        if user.role is None or ROLES.index(user.role) < ROLES.index(role):
+            text = f"user {user.name!r} has the role {user.role}, but {role} is required"
+            raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
 
 
 class OpenAccess(Access):
@@ -92,7 +86,7 @@ class OpenAccess(Access):
     challenge = page_challenge = None
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        return ANONYMOUS
+        return User("anonymous", "admin")
 
 
 class UserEntry(NamedTuple):

@@ -13,7 +13,6 @@ from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.options.parser import by_name, positive
-from valence_sched_cli.options.request import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import warning_lines
 
 MOST_COUNTED = 1000  # nodes per pod manager, unless --limit sets another number
@@ -52,8 +51,8 @@ class FitPodm(base.Lister):
         inventory.INVENTORY,
         request_options.FLAVORS,
         request_options.OPTIONS,
-        add_edit_options,
-        WEIGHT,
+        request_options.add_edit_options,
+        request_options.WEIGHT,
         f"""
         what --mix <flavor=share,...>: also count nodes of a mix: flavors in these shares, as in
             gpu-large=1,small=4
@@ -69,7 +68,7 @@ class FitPodm(base.Lister):
             if getattr(args, option):
                 raise UsageError(f"--{option}: not with --stranded, which counts no nodes")
         edits = args.scenario or args.edits or args.weight
-        site = edited_site(self, args) if edits else None
+        site = request_options.edited_site(self, args) if edits else None
         requests = self._requests(args, shares, site)
         counter: Any
         if site is not None:

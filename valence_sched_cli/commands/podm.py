@@ -16,7 +16,6 @@ from valence_sched_cli.base import output
 from valence_sched_cli.commands.podm_registry import connection_cells
 from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory, parser as parsing
-from valence_sched_cli.options.parser import add_options, given, nonempty_name, seconds
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, telling_columns
 
@@ -60,8 +59,8 @@ class ListPodm(base.PagedLister):
             (default: 10m)"""
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},
-        "aggregate": nonempty_name,
-        "watch": {"nargs": "?", "const": 10.0, "type": seconds},
+        "aggregate": parsing.nonempty_name,
+        "watch": {"nargs": "?", "const": 10.0, "type": parsing.seconds},
     }
     option_groups = (inventory.INVENTORY, inventory.html_option("the inventory and a map of it"))
 
@@ -208,11 +207,11 @@ what --pool <pool>: only of this pool
 what --model <words>: only blocks with a device of this model, such as A100
 what --free: only blocks that a new node may use now
 what --type <type>: only blocks of this type: {", ".join(types)}"""
-    add_options(parser, text, model=nonempty_name, type={"choices": types})
+    parsing.add_options(parser, text, model=parsing.nonempty_name, type={"choices": types})
 
 
 def block_filter(args: base.Args) -> model.hardware.BlockFilter:
-    return model.hardware.BlockFilter(**given(args, *FILTERS))
+    return model.hardware.BlockFilter(**parsing.given(args, *FILTERS))
 
 
 class ListBlock(base.PagedLister):

@@ -16,7 +16,6 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
 from valence_sched_cli.options import inventory, parser, request as options
-from valence_sched_cli.options.request import edit, edited_site
 from valence_sched_cli.output.cells import warning_lines
 from valence_sched_cli.output.progress import run_counter
 from valence_sched_cli.output.table import MACHINE, name_columns
@@ -104,7 +103,7 @@ class FailWhatif(_MoveLister):
         fails = bool(args.target or args.fail_zone)
         if fails == (args.survive is not None):
             raise UsageError("name either the hardware that fails, or --survive N")
-        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        whatif, site = self.scheduler_app.whatif, options.edited_site(self, args)
         if not fails:
             answer = functools.partial(whatif.survive, site, args.survive, self._show)
             return self._moves(site, answer, args)
@@ -131,7 +130,7 @@ class DrainWhatif(_MoveLister):
     option_groups = (*_MoveLister.option_groups, inventory.html_option(PAGE_HELP))
 
     def take_action(self, args: base.Args) -> base.Table:
-        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        whatif, site = self.scheduler_app.whatif, options.edited_site(self, args)
         answer = functools.partial(whatif.drain, site, args.target)
         return self._moves(site, answer, args)
 
@@ -174,7 +173,7 @@ class RebalanceWhatif(_MoveLister):
 
     def take_action(self, args: base.Args) -> base.Table:
         of, below = args.fragmentation_below or (None, None)
-        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        whatif, site = self.scheduler_app.whatif, options.edited_site(self, args)
         request = None
         if args.flavor is not None:
             files = {"policy": args.policy, "flavor_files": args.flavor_file}
@@ -222,7 +221,7 @@ class NeedWhatif(_Answer):
         what --price <block=amount>...: price of one copy of a block"""
     option_settings = {
         "flavor": {"required": True},
-        "buy": edit("add"),
+        "buy": options.edit("add"),
         "price": parser.named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
     }
     option_groups = (
@@ -236,7 +235,7 @@ class NeedWhatif(_Answer):
     )
 
     def take_action(self, args: base.Args) -> base.Table:
-        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        whatif, site = self.scheduler_app.whatif, options.edited_site(self, args)
         files = {"policy": args.policy, "flavor_files": args.flavor_file}
         request = whatif.request(site, args.flavor, args.count, **files)
         prices = parser.by_name("--price", args.price)
