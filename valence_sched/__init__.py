@@ -21,23 +21,18 @@ if TYPE_CHECKING:
         AccessDenied as AccessDenied, BaremetalUnavailable as BaremetalUnavailable,
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
-        DecisionUndecided as DecisionUndecided,
-        DispatchFailed as DispatchFailed, DrainRefused as DrainRefused,
-        DuplicateId as DuplicateId,
-        HardwareInUse as HardwareInUse, IdentityConflict as IdentityConflict,
-        IdentityUnavailable as IdentityUnavailable, InUse as InUse, InputError as InputError,
-        InventoryIncomplete as InventoryIncomplete,
+        DecisionUndecided as DecisionUndecided, DispatchFailed as DispatchFailed,
+        DrainRefused as DrainRefused, DuplicateId as DuplicateId, HardwareInUse as HardwareInUse,
+        IdentityConflict as IdentityConflict, IdentityUnavailable as IdentityUnavailable,
+        InUse as InUse, InputError as InputError, InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
         NoPodm as NoPodm, NothingFits as NothingFits, NothingMatches as NothingMatches,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
-        QuotaExceeded as QuotaExceeded, RateLimited as RateLimited,
-        RequestError as RequestError,
-        SchedulerError as SchedulerError, ServiceBusy as ServiceBusy,
-        ServiceError as ServiceError, StaleOffer as StaleOffer,
-        StillComposing as StillComposing, StoreError as StoreError,
-        Unauthenticated as Unauthenticated, Undecodable as Undecodable,
-        UnknownName as UnknownName, Unverified as Unverified,
-        UsageError as UsageError
+        QuotaExceeded as QuotaExceeded, RateLimited as RateLimited, RequestError as RequestError,
+        SchedulerError as SchedulerError, ServiceBusy as ServiceBusy, ServiceError as ServiceError,
+        StaleOffer as StaleOffer, StillComposing as StillComposing, StoreError as StoreError,
+        Unauthenticated as Unauthenticated, Undecodable as Undecodable, UnknownName as UnknownName,
+        Unverified as Unverified, UsageError as UsageError
     )
     from valence_sched.model.codec import (
         convert as convert, decode as decode, load_yaml as load_yaml
@@ -51,16 +46,16 @@ if TYPE_CHECKING:
         Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
     )
     from valence_sched.model.node_change import NodeChange as NodeChange
-    from valence_sched.model.reading import Sign as Sign
-    from valence_sched.model.request_spec import Place as Place
-    from valence_sched.model.reading import Selection as Selection
+    from valence_sched.model.reading import Selection as Selection, Sign as Sign
     from valence_sched.model.request import Request as Request, sealed as sealed
+    from valence_sched.model.request_spec import Place as Place
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
     from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
-    from valence_sched.view.terms import reads_podm as reads_podm
-    from valence_sched.view.terms import penalises_unknown as penalises_unknown, reads as reads
-    from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
+    from valence_sched.view.terms import (
+        Term as Term, penalises_unknown as penalises_unknown, per_pool as per_pool, reads as reads,
+        reads_podm as reads_podm, terms as terms
+    )
     from valence_sched.view.view import (
         Floats as Floats, Labels as Labels, Mask as Mask, View as View
     )
@@ -79,24 +74,24 @@ _MODULES = {
         "engine": "Engine",
         "errors": """
             AccessDenied BaremetalUnavailable ClaimLost ClaimState CloudError ComposeFailed
-            CredentialError DecisionUndecided DispatchFailed DrainRefused DuplicateId
-            HardwareInUse IdentityConflict IdentityUnavailable InUse InputError InventoryIncomplete
-            InventoryStale NameTaken NewerSchema NoPodm NothingFits NothingMatches OutputError
-            PluginError PodmError QuotaExceeded RateLimited RequestError SchedulerError
-            ServiceBusy ServiceError StaleOffer StillComposing StoreError Unauthenticated
-            Undecodable UnknownName Unverified UsageError
+            CredentialError DecisionUndecided DispatchFailed DrainRefused DuplicateId HardwareInUse
+            IdentityConflict IdentityUnavailable InUse InputError InventoryIncomplete InventoryStale
+            NameTaken NewerSchema NoPodm NothingFits NothingMatches OutputError PluginError
+            PodmError QuotaExceeded RateLimited RequestError SchedulerError ServiceBusy ServiceError
+            StaleOffer StillComposing StoreError Unauthenticated Undecodable UnknownName Unverified
+            UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",
         "model.dispatch": "Order Receipt",
         "model.inventory": """
-            Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory
-            Nic Node Podm Pool Processor Status Stock to_json
+            Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory Nic Node Podm
+            Pool Processor Status Stock to_json
         """,
         "model.node_change": "NodeChange",
-        "model.request_spec": "Place",
         "model.reading": "Selection Sign",
         "model.request": "Request sealed",
+        "model.request_spec": "Place",
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
