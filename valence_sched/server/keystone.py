@@ -6,10 +6,7 @@ import hashlib
 import hmac
 import os
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from time import monotonic
 from typing import Any
 
 from keystoneauth1 import loading
@@ -24,7 +21,7 @@ from valence_sched.model import baremetal, http, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
-from valence_sched.service.users import BASIC, User, basic_credentials
+from valence_sched.service.users import BASIC, AnswerCache, User, basic_credentials
 
 GROUP = "keystone_authtoken"  # the group of the options of the middleware
 CACHE = "valence_sched.token_cache"  # the key in the WSGI environment that the middleware reads
@@ -35,35 +32,13 @@ LOGIN_S = 600.0  # lifetime of a token for a browser's name and password
 _TOKEN = re.compile(r"[!-~]+")
 
 
-class TokenCache:
-    """Keystone's answers about recent tokens, by token digest, until they expire."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
-
-    def get(self, key: str) -> bytes | None:
-        with self._lock:
-            document, until = self._cached.get(key, (None, 0.0))
-            return document if monotonic() < until else None
-
-    def set(self, key: str, document: bytes, time: float = 0.0) -> None:
-        if time <= 0:
-            return
-        with self._lock:
-            self._cached[key] = document, monotonic() + time
-            self._cached.move_to_end(key)
-            while len(self._cached) > CACHE_SIZE:
-                self._cached.popitem(last=False)
-
-
 class KeystoneLogins:
     """Gets tokens from Keystone for browser users, who log in as ``USER@PROJECT``."""
 
     def __init__(self, settings: KeystoneSettings) -> None:
         self._settings = settings
         self._secret = os.urandom(32)
-        self._cache = TokenCache()
+        self._cache = AnswerCache(CACHE_SIZE)
 
     def tokens(self, name: str, password: bytes) -> Iterator[str]:
         """Yield a cached token, if any, then a new one; Unauthenticated or IdentityUnavailable."""
@@ -109,7 +84,7 @@ class KeystoneAccess:
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
         self._rules = rules
-        self._cache = TokenCache()
+        self._cache = AnswerCache(CACHE_SIZE)
         self._logins = KeystoneLogins(settings)
         public = settings.public_url or settings.auth_url
         self.challenge: str | None = f'Keystone uri="{public}"'

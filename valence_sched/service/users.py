@@ -5,11 +5,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any, NamedTuple, Protocol, get_args
 
 import bcrypt
@@ -100,6 +102,31 @@ class UserEntry(NamedTuple):
         return int(self.password_hash[4:6])
 
 
+class AnswerCache:
+    """The most recently used answers by key, until they expire."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._answers: OrderedDict[str | bytes, tuple[bytes, float]] = OrderedDict()
+
+    def get(self, key: str | bytes) -> bytes | None:
+        with self._lock:
+            answer, until = self._answers.get(key, (None, 0.0))
+            if answer is not None:
+                self._answers.move_to_end(key)
+            return answer if monotonic() < until else None
+
+    def set(self, key: str | bytes, answer: bytes, time: float = 0.0) -> None:
+        """Store an answer for ``time`` seconds."""
+        if time <= 0:
+            return
+        with self._lock:
+            self._answers[key] = answer, monotonic() + time
+            self._answers.move_to_end(key)
+            while len(self._answers) > self._most:
+                self._answers.popitem(last=False)
+
+
 class BasicAccess(Access):
     """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
 
@@ -113,7 +140,7 @@ class BasicAccess(Access):
         self._path = users_file
         self._lock = threading.Lock()
         self._secret = os.urandom(16)
-        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        self._verified = AnswerCache(CACHE_SIZE)
         self._entries: Mapping[str, UserEntry] = {}
         self._read_mark: tuple[int, int] | None = None
         self._current_entries()
@@ -131,16 +158,10 @@ class BasicAccess(Access):
 
     def _matches(self, password: bytes, known: bytes) -> bool:
         mark = hmac.digest(self._secret, known + b"\0" + password, hashlib.sha256)
-        with self._lock:
-            if mark in self._verified:
-                self._verified.move_to_end(mark)
-                return True
-        if not bcrypt.checkpw(password, known):
-            return False
-        with self._lock:
-            self._verified[mark] = None
-            if len(self._verified) > CACHE_SIZE:
-                self._verified.popitem(last=False)
+        if self._verified.get(mark) is None:
+            if not bcrypt.checkpw(password, known):
+                return False
+            self._verified.set(mark, b"", math.inf)
         return True
 
     def _current_entries(self) -> Mapping[str, UserEntry]:
