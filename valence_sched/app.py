@@ -157,10 +157,7 @@ class App:
         return SiteDrain(settings, self.config.environ, post, (secret,) if secret else ())
 
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
-        """Return the function that posts a decision to a controller.
-
-        CredentialError: a secret cannot be read. UnknownName: no such dispatcher.
-        """
+        """Return the function that posts decisions; CredentialError, UnknownName if invalid."""
         from valence_sched.lifecycle.dispatch import bind_target  # only to dispatch
 
         key, password = (
@@ -409,10 +406,7 @@ class App:
         return with_recording(report, recorded, self.now())
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
-        """Return the pod managers of a selection or a service, without held blocks, to plan here.
-
-        Errors as for a decision.
-        """
+        """Return the pod managers of a selection without held blocks; errors as for a decision."""
         from valence_sched.planning.site import load_site, site_of  # only to plan
 
         if self.service is not None:
@@ -533,10 +527,7 @@ class App:
         return files.json_text(report).decode()
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
-        """Read one written decision or several, ``-`` for stdin; also return warnings.
-
-        InputError if it is not a readable report, NewerSchema if its major version is newer.
-        """
+        """Read written decisions and warnings, ``-`` for stdin; InputError or NewerSchema."""
         return decision.parse_report(self.config.read_document(file), files.shown_name(file))
 
     def write_plan(self, plan: Plan | NodeChangePlan, file: str) -> None:
@@ -544,10 +535,7 @@ class App:
         files.write_json(plan, file)
 
     def read_plan(self, file: str) -> Plan | NodeChangePlan:
-        """Read a plan, ``-`` for standard input; its unknown fields become remarks.
-
-        Errors as for a report; also InputError if the plan was changed after it was made.
-        """
+        """Read a plan, ``-`` for stdin; InputError if it was changed, or NewerSchema."""
         from valence_sched.model import node_change, plan
 
         data, name = self.config.read_document(file), files.shown_name(file)

@@ -471,10 +471,7 @@ class Engine(scheduler.OwnScheduler):
     def _shrink(
         self, request: Request, decider: Decider, texts: Mapping[str, bytes]
     ) -> tuple[DecisionResult, tuple[NodeShrink, ...]] | None:
-        """Return a decision that takes blocks from shrinkable nodes, if its policy allows it.
-
-        These are nodes of the owner of the request, or of any owner without one.
-        """
+        """Return a decision that takes blocks of shrinkable nodes of its owner, if allowed."""
         policy = next(one for one in decider.policies() if one.name == request.policy)
         if policy.shrink == "never" or self._sources.named_sources(self._selection):
             return None
@@ -696,10 +693,7 @@ class Engine(scheduler.OwnScheduler):
 
     @functools.cached_property
     def _plan_signatures(self) -> PlanSignatures | None:
-        """Return the signer and verifier of plans; None in a program without a key.
-
-        AccessDenied: a service has no key. CredentialError: the key of a program cannot be read.
-        """
+        """Return the signer of plans, if any; AccessDenied, CredentialError without its key."""
         try:
             keys = self._state.registry.zone_keys(self._zone_settings, make=self._serves)
         except errors.CredentialError as error:

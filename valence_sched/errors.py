@@ -277,10 +277,7 @@ class StaleOffer(SchedulerError, code="stale_offer", exit_code=6, status=409):
 
 
 class HardwareInUse(SchedulerError, code="hardware_in_use", exit_code=6, status=409):
-    """Hardware that is not changed because a system uses it; the message names the system.
-
-    The system is another one, such as Ironic, or the running node that would lose a block.
-    """
+    """Hardware that a system uses, such as Ironic, or the running node that would lose a block."""
 
 
 class DrainRefused(SchedulerError, code="drain_refused", exit_code=6, status=409):

@@ -59,10 +59,7 @@ def read_private(path: Path, most_bytes: int) -> bytes:
 
 
 def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Read a whole document that a program wrote, such as a report; ``-`` is ``stdin``.
-
-    InputError if it cannot be read, or has more bytes than the limit.
-    """
+    """Read a document of a program, ``-`` from ``stdin``; InputError if unreadable or too long."""
     try:
         with contextlib.nullcontext(stdin) if file == "-" else open(file, "rb") as stream:
             pieces, size = [], 0
@@ -140,10 +137,7 @@ class _ZstdFrames(io.RawIOBase):
 
 
 def spooled(file: str, stdin: BinaryIO, most_bytes: int = MAX_SPOOLED_BYTES) -> BinaryIO | None:
-    """Return a copy of ``-`` or a pipe, which can be read once only; None for another file.
-
-    The copy is on disk until it is closed. InputError if the stream cannot be read or is too long.
-    """
+    """Copy ``-`` or a pipe to disk; None for another file. InputError if it is too long."""
     if file != "-" and not Path(file).is_fifo():
         return None
     copy: Any = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it

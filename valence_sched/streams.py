@@ -63,10 +63,7 @@ def folded(text: str, stream: Any) -> str:
 
 
 def write(stream: Any, text: str) -> None:
-    """Write a whole text to standard output and flush it; OutputError if it is closed or full.
-
-    A character that it cannot encode is written as a JSON escape.
-    """
+    """Write a whole text to standard output, with JSON escapes; OutputError if it fails."""
     try:
         with printing(stream):
             stream.write(encodable(text, stream))
@@ -77,10 +74,7 @@ def write(stream: Any, text: str) -> None:
 
 @contextlib.contextmanager
 def printing(stream: Any) -> Iterator[None]:
-    """Flush standard output after a block that prints to it, even if the block ends early.
-
-    OutputError if it is closed or full; BrokenPipeError if its reader ended.
-    """
+    """Flush standard output after a block; OutputError if it fails, BrokenPipeError at its end."""
     try:
         if stream is None:
             raise ValueError("it is closed")
@@ -159,10 +153,7 @@ OURS = "valence_sched"  # prefixes of our loggers
 
 
 class EscapingFormatter(logging.Formatter):
-    """Escapes the output of another formatter; our records stay one line.
-
-    Lines to a ``stream`` that is a terminal are folded to its width.
-    """
+    """Escapes the lines of another formatter; folds them if the ``stream`` is a terminal."""
 
     def __init__(self, formatter: logging.Formatter | None, stream: Any = None) -> None:
         super().__init__()

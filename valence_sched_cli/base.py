@@ -452,10 +452,7 @@ class Command(PodmCommand, command.Command):
 
 
 class Lister(PodmCommand, lister.Lister):
-    """A command that prints rows.
-
-    If the list is empty, a line suggests to omit the ``filters``, else the next step.
-    """
+    """A command that prints rows; without rows, a line suggests to omit ``filters``, or a step."""
 
     nouns = next_step = ""
     filters: Sequence[str] = ()

@@ -268,10 +268,7 @@ POLICY = (
 
 
 def anchor(*names: str) -> str:
-    """Return the HTML ID of a pod manager, or of a block or node of it, made from the names.
-
-    The ID is unique, because all characters except letters, digits and ``_.-~`` are quoted.
-    """
+    """Return the unique HTML ID of a pod manager, or of a block or node of it: the quoted names."""
     return "/".join(quote(name, safe="", errors="replace") for name in names)
 
 

@@ -244,10 +244,7 @@ def _run(
 def report_problems(
     settings: nouns.ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
 ) -> int:
-    """Write a line for each problem of settings; return the number of problems.
-
-    With ``waits`` the service waits for an unavailable database, which is then not counted.
-    """
+    """Write each problem; return their number without a database that the service waits for."""
     count = 0
     for problem in _problems(settings, environ):
         passes = waits and _is_away(problem)

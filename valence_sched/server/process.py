@@ -56,10 +56,7 @@ PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 
 @contextlib.contextmanager
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Make a folder for metrics, unless the environment names one.
-
-    Only the process that made the folder removes it: worker processes leave this block, too.
-    """
+    """Make a folder for metrics unless the environment names one; only its maker removes it."""
     if MULTIPROCESS_FOLDER in environ:
         yield
         return

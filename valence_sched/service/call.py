@@ -272,10 +272,7 @@ class CallResult(NamedTuple):
 
 @dataclasses.dataclass
 class Call:
-    """One request: its user, and the words of its path and query.
-
-    Its body and its idempotency key are set once when they are read.
-    """
+    """One request; its body and its idempotency key are set once when they are read."""
 
     parts: ServiceParts
     user: users.User
@@ -308,10 +305,7 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or the name in the query if the path has ``-``.
-
-        Servers decode a path before they split it, so a name with a slash must be in the query.
-        """
+        """Return the name in the path; for ``-`` the one in the query, which may have a slash."""
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 

@@ -141,10 +141,7 @@ def node_table(
     by: str = "",
     request: model.request.Request | None = None,
 ) -> base.Table:
-    """Return the nodes as a table; log deviations from the request, and set the exit code.
-
-    ``by`` names the decision of this run; the rows show seed and ID of its ``request``.
-    """
+    """Return nodes as rows with the seed of the ``request``; log deviations; set the exit code."""
     args, ties = command.args, tie_cells(request) if request else {}
     waits = wait_s(args) > 0
     composing, failed = len(result.still_composing), len(result.unverified)

@@ -380,10 +380,7 @@ _WRITTEN = (*_WRITTEN_BESIDE, "output")
 
 
 def check_file_names(args: argparse.Namespace) -> None:
-    """Check the file names of a command before it reads or writes a file.
-
-    UsageError if standard input is read twice, a file is written twice, or an input is overwritten.
-    """
+    """Raise UsageError if stdin is read twice, a file written twice, or an input overwritten."""
     _check_zone_file(args)
     readers = [option_name(name) for name in _READ for word in _words(args, name) if word == "-"]
     if len(readers) > 1:  # the second reader would find standard input empty

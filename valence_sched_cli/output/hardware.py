@@ -112,10 +112,7 @@ def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSumma
 
 
 def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
-    """Return a bar for each resource that the pod manager has, by title.
-
-    If ``unusable`` has a reason why new nodes cannot use the resource, the cell has no bar.
-    """
+    """Return a bar for each resource by title; only a text if there is a reason in ``unusable``."""
     names = [name for name in AMOUNTS if name != "accelerators"]
     pairs = {AMOUNTS[name].removesuffix(" MiB"): getattr(amounts, name) for name in names}
     shown: dict[str, Callable[[float], str]] = {"Memory": format_mib}
@@ -128,10 +125,7 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
 
 
 class FreeCell(Amount[Any]):
-    """A free amount of a total: ``224/432`` for people, in parentheses if unusable.
-
-    A table that is too wide shows ``brief``, the free amount alone.
-    """
+    """A free amount of a total, such as ``224/432``; a table that is too wide shows ``brief``."""
 
     def __init__(self, free: float, total: float | None, in_mib: bool, usable: bool) -> None:
         brief = format_mib(free) if in_mib else f"{free:,}"

@@ -116,10 +116,7 @@ def _brief(cell: Any) -> Any:
 
 
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
-    """Return the length of the longest part of a column: a line, or a word and its indentation.
-
-    The first word of a line has no indentation.
-    """
+    """Return the length of the longest line, or of the longest word with its indentation."""
     shown = (_AGE.sub(f"{_GLUE}ago", _COLOUR.sub("", cell)) for cell in cells)
     if separator:
         parts = [len(part) for cell in shown for part in cell.split(separator)]
