@@ -11,7 +11,6 @@ import os
 import platform
 import pwd
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
-    from valence_sched.model.http import ClientCertificate
     from valence_sched.model.node_change import NodeChangePlan
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
@@ -171,8 +169,7 @@ class App:
         store: Store,
         settings: DispatchSettings,
         log: Callable[[str], object],
-        *,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object],
     ) -> DispatchSender:
         """Return the sender of the decisions that wait in a store; errors as for the controller."""
         from valence_sched.lifecycle.dispatch import DispatchSender  # only to dispatch
@@ -277,16 +274,9 @@ class App:
             raise errors.SchedulerError(text) from None
         return HintFanout(self.config.secret_url(settings.url), settings, heard, reported)
 
-    def use_service(
-        self,
-        url: str | None = None,
-        *,
-        token: Callable[[], str] | None = None,
-        verify: bool | str = True,
-        certificate: ClientCertificate | None = None,
-    ) -> None:
+    def use_service(self, url: str | None = None, **options: Any) -> None:
         """Use the decisions, flavors and policies of a service; options as for a connection."""
-        scheduler = self._remote_scheduler(url, token=token, verify=verify, certificate=certificate)
+        scheduler = self._remote_scheduler(url, **options)
         if scheduler is not None:
             self.service = scheduler
             self.config.service_flavors = scheduler.flavors

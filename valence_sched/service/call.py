@@ -193,6 +193,7 @@ def _site_of(address: str) -> str:
 
 
 T = TypeVar("T")
+Asked = RequestSpec | Request  # as people write it, or compiled by a client
 
 AUDIT_LOG = logging.getLogger("valence_sched.audit")
 UNSTORED = ("number", "at")  # fields of an audit line that the state sets
@@ -328,12 +329,7 @@ class Call:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(
-        self,
-        scheduler: Scheduler,
-        asked: RequestSpec | Request,
-        *,
-        decides: bool = False,
-        number: int = 0,
+        self, scheduler: Scheduler, asked: Asked, *, decides: bool = False, number: int = 0
     ) -> Request:
         """Compile a request, and check its limits and its owner.
 

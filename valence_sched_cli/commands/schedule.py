@@ -116,41 +116,38 @@ class SchedulePodm(base.ReasonLister):
         args, request = self.args, self._request()
         if args.claim or args.compose:
             self._read_hardware()
-        if args.compose:
-            return self._compose(request)
-        if args.claim:
-            ttl_s, scheduler = claims.ttl_s(args), self.scheduler(args)
-            claimed = scheduler.claim(request, key=args.key, ttl_s=ttl_s, detail=self._detail)
-            claim, result = claimed.claim, claimed.decision
-            self._claim = claim
-            if result is None:
-                self.closing.append(f"--key {args.key} already belongs to this claim")
-            self.closing += claims.claim_lines(self, claim) if claim else []
-            if result is not None:
-                self._shrunk(request, scheduler, result)
-            if result is None:
-                assert claim is not None, "there is a new decision or an earlier claim"
-                self._log_no_report()
-                self.exit_code = 0 if claim.nodes == request.count else 4
-                return self._table(self._columns, output.decision.claim_rows(claim))
-        else:
-            scheduler = self.scheduler(args)
-            self._read_hardware(scheduler)
-            with request_options.flavor_named(request, args):
-                if args.plan is None:
-                    result = scheduler.select_destinations(request, detail=self._detail)
-                else:
-                    result = self._plan(request, scheduler)
+            return self._compose(request) if args.compose else self._hold(request)
+        scheduler = self.scheduler(args)
+        self._read_hardware(scheduler)
+        with request_options.flavor_named(request, args):
             if args.plan is None:
-                result = self._shrunk(request, scheduler, result)
-            if args.dispatch is not None and result.report.placements:
-                report = self.scheduler_app.dispatchable(scheduler, result.report)
-                result = msgspec.structs.replace(result, report=report)
-                self._write_report(report)
-                rows = claims.dispatch(self, report)
-                self._log_outcome(result)
-                return self._table(claims.DISPATCH_COLUMNS, rows)
-        return self._show_decision(result)
+                result = scheduler.select_destinations(request, detail=self._detail)
+            else:
+                result = self._plan(request, scheduler)
+        if args.plan is None:
+            result = self._shrunk(request, scheduler, result)
+        if args.dispatch is None or not result.report.placements:
+            return self._show_decision(result)
+        report = self.scheduler_app.dispatchable(scheduler, result.report)
+        self._write_report(report)
+        rows = claims.dispatch(self, report)
+        self._log_outcome(msgspec.structs.replace(result, report=report))
+        return self._table(claims.DISPATCH_COLUMNS, rows)
+
+    def _hold(self, request: model.request.Request) -> base.Table:
+        args, scheduler, ttl_s = self.args, self.scheduler(self.args), claims.ttl_s(self.args)
+        claimed = scheduler.claim(request, key=args.key, ttl_s=ttl_s, detail=self._detail)
+        self._claim = claim = claimed.claim
+        lines = claims.claim_lines(self, claim) if claim else []
+        if (result := claimed.decision) is not None:
+            self.closing += lines
+            self._shrunk(request, scheduler, result)
+            return self._show_decision(result)
+        assert claim is not None, "there is a new decision or an earlier claim"
+        self.closing += [f"--key {args.key} already belongs to this claim", *lines]
+        self._log_no_report()
+        self.exit_code = 0 if claim.nodes == request.count else 4
+        return self._table(self._columns, output.decision.claim_rows(claim))
 
     def _request(self) -> model.request.Request:
         """Return the request of the options with an ID.
