@@ -274,9 +274,7 @@ def natural(text: str, least: int = 0, most: int = 1_000_000) -> int:
     return int(text)
 
 
-def positive(text: str) -> int:
-    """Parse a whole number from 1 on."""
-    return natural(text, least=1)
+positive = functools.partial(natural, least=1)
 
 
 def parsed(parse: Callable[[str], Value], text: str) -> Value:

@@ -29,27 +29,29 @@ AMOUNTS = {
 }
 
 
-def _folded(phrases: Iterable[str], width: int) -> str:
-    glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, ", ".join(phrases))  # do not break "2 GiB"
-    return textwrap.fill(glued, width).replace(_GLUE, " ")
+def _phrases_cell(
+    value: Any,
+    phrases: Callable[[Any], str | Iterable[str]],
+    width: int,
+    machine: Callable[[Any], Any] = msgspec.to_builtins,
+) -> Shown[Any]:
+    """Return a cell: people see folded phrases, programs the structure."""
+
+    def people(value: Any) -> str:
+        found = phrases(value)
+        text = found if isinstance(found, str) else ", ".join(found)
+        glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, text)  # do not break "2 GiB"
+        return textwrap.fill(glued, width).replace(_GLUE, " ")
+
+    return Shown(value, people, machine)
 
 
 def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
-    """Return the cell of a block's devices: people see folded phrases, programs the structure."""
-
-    def people(devices: Any) -> str:
-        return _folded(words.device_phrases(devices), width)
-
-    return Shown(devices, people, msgspec.to_builtins)
+    return _phrases_cell(devices, words.device_phrases, width)
 
 
 def amount_cell(grant: Any) -> Shown[Any]:
-    """Return the cell of an amount: people see a folded phrase, programs the structure."""
-
-    def people(grant: Any) -> str:
-        return _folded([words.grant_phrase(grant)], AMOUNT_WIDTH)
-
-    return Shown(grant, people, msgspec.to_builtins)
+    return _phrases_cell(grant, words.grant_phrase, AMOUNT_WIDTH)
 
 
 class BarCell(Shown[tuple[float | None, float | None]]):
@@ -79,17 +81,12 @@ class BarCell(Shown[tuple[float | None, float | None]]):
 
 
 def node_hardware_cell(status: Any, width: int = WIDTH) -> Shown[Any]:
-    """Return the cell of a node's hardware: people see phrases, programs the structure."""
-
-    def people(status: Any) -> str:
-        return _folded(words.node_phrases(status), width)
-
     def machine(status: Any) -> Any:
         devices, grants = msgspec.to_builtins((status.devices, status.node.grants))
         more = {"amounts": grants, "unknown_blocks": status.unknown_blocks}
         return {**devices, **{name: value for name, value in more.items() if value}}
 
-    return Shown(status, people, machine)
+    return _phrases_cell(status, words.node_phrases, width, machine)
 
 
 def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSummary]]:
