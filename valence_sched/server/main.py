@@ -194,7 +194,11 @@ def run(
     arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
     try:
-        _check_names(arguments)
+        for name in ("config", "state", "inventory", "file", "backup"):
+            value = getattr(arguments, name, None)
+            if "" in (value if isinstance(value, list) else [value]):
+                option = "<file>" if name == "file" else f"--{name}"
+                raise errors.UsageError(f"{option}: an empty name: name a file")
         return _run(arguments, environ, stdout, stderr)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
@@ -206,14 +210,6 @@ def run(
         problem = error
     stderr.write(f"{problem}\n")
     return problem.exit_code
-
-
-def _check_names(arguments: argparse.Namespace) -> None:
-    for name in ("config", "state", "inventory", "file", "backup"):
-        value = getattr(arguments, name, None)
-        if "" in (value if isinstance(value, list) else [value]):
-            option = "<file>" if name == "file" else f"--{name}"
-            raise errors.UsageError(f"{option}: an empty name: name a file")
 
 
 def _run(

@@ -91,12 +91,14 @@ class ServiceProcess:
         self.operations = Operations(
             lambda: state.store().records, settings.limits.operations, ended=self._hint_others
         )
-        state_reader = StateReader(make_app, selection_of(settings), state.store)
+        chosen = selection_of(settings)
+        state_reader = StateReader(make_app, chosen, state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(
             make_app, settings, lambda: state.store().log_totals(), metrics.note_changes
         )
-        reads = _reads(settings, environ)
+        recorded = App(environ=environ).sources.named_sources(chosen)  # then it may only decide
+        reads = settings.reader_settings and (not recorded or chosen.live.selects_live)
         self.reader = background.ReaderThread(self._background_reader) if reads else None
         self.zone: ProcessZone | None = None
         self.sender: background.ReaderThread | None = None
@@ -257,13 +259,6 @@ def app_maker(
         return app
 
     return make_app
-
-
-def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
-    """Return whether this service reads pod managers; False if it decides only on recordings."""
-    chosen = selection_of(settings)
-    recorded = App(environ=environ).sources.named_sources(chosen)
-    return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
 
 
 def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> call.RateLimiter:
