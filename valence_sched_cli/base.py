@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import valence_sched_cli.output.decision
     import valence_sched_cli.output.hardware
     import valence_sched_cli.output.planning
-    import valence_sched_cli.output.replay
 
     output = valence_sched_cli.output
 else:

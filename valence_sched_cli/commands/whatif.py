@@ -322,7 +322,7 @@ class RunWhatif(base.Lister):
             if args.html:
                 facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
-        out = output.replay
+        out = output.planning
         self.closing += (*words.planning.lost_lines(effects), *words.planning.outcome_lines(replay))
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
@@ -334,7 +334,7 @@ class RunWhatif(base.Lister):
             return out.comparison(replay, machine=args.formatter in MACHINE, long=args.long)
         if args.series:
             return out.series_table(replay, machine=not self.for_people(args), long=args.long)
-        return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
+        return self.chosen(out.RUN_COLUMNS, out.RUN_LONG_COLUMNS), out.run_rows(replay)
 
     def _replay(
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
@@ -399,7 +399,7 @@ class SweepWhatif(base.Lister):
     )
 
     def column_names(self, args: base.Args) -> Sequence[str]:
-        return () if args.compare else output.replay.SWEEP_LONG_COLUMNS
+        return () if args.compare else output.planning.SWEEP_LONG_COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
         app = self.scheduler_app
@@ -422,7 +422,7 @@ class SweepWhatif(base.Lister):
             if args.html:
                 facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.sweep_page(runs, effects, facts))
-        out, seeds = output.replay, len(args.seeds)
+        out, seeds = output.planning, len(args.seeds)
         if not args.compare:
             return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)
         several = f"means over {seeds:,} seeds, ± the standard error"
@@ -519,4 +519,4 @@ class TunePolicy(base.Lister):
                 self.closing.append(f"policy {name} written to {args.output}")
             elif args.output:
                 self.closing.append(f"{args.output} is not written")
-        return self.column_names(args), output.replay.tuning_rows(tuning)
+        return self.column_names(args), output.planning.tuning_rows(tuning)

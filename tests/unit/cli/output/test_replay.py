@@ -20,10 +20,10 @@ from valence_sched.model.replay import (
     changes,
 )
 from valence_sched.words.planning import change_lines, outcome_lines
-from valence_sched_cli.output.replay import (
-    LONG_COLUMNS,
+from valence_sched_cli.output.planning import (
     MOST_RESOURCES,
     MOST_ROWS,
+    RUN_LONG_COLUMNS,
     SERIES_COLUMNS as COLUMNS,
     ShareCell,
     comparison,
@@ -61,7 +61,7 @@ class TestComparison(unittest.TestCase):
 
 class TestRows(unittest.TestCase):
     def test_a_row_has_a_cell_for_each_column(self):
-        self.assertEqual([set()] * 2, [set(LONG_COLUMNS) - set(row) for row in run_rows(two())])
+        self.assertEqual([set()] * 2, [set(RUN_LONG_COLUMNS) - set(row) for row in run_rows(two())])
 
     def test_shares_are_percent_for_people_and_numbers_for_programs(self):
         (row,) = run_rows(replay_of())
