@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
@@ -597,15 +598,12 @@ class Engine(scheduler.OwnScheduler):
     def _forget_snapshot(self) -> None:
         self._view = self._decider = None
 
-    @contextlib.contextmanager
-    def _changing_store(self) -> Iterator[Store]:
-        """Yield the store; the next decision reads a new snapshot."""
+    def _changing_store(self) -> AbstractContextManager[Store]:
+        """Open the store; the next decision reads a new snapshot."""
         self._forget_snapshot()
         if self.follows:
-            yield self._followed(create=True).store
-            return
-        with self._state.registry.store(self._effects) as store:
-            yield store
+            return contextlib.nullcontext(self._followed(create=True).store)
+        return self._state.registry.store(self._effects)
 
     def _followed(self, *, create: bool = False) -> StoredDeciders:
         """Return the deciders that follow the state; with ``create``, a missing state is made."""
@@ -617,13 +615,10 @@ class Engine(scheduler.OwnScheduler):
             self._stored = StoredDeciders(self._intake, self._state.registry.store(self._effects))
         return self._stored
 
-    @contextlib.contextmanager
-    def _claimer(self, store: Store) -> Iterator[Claimer]:
+    def _claimer(self, store: Store) -> AbstractContextManager[Claimer]:
         if self.follows:
-            with self._followed().claimer() as claimer:
-                yield claimer
-        else:
-            yield self._intake.claimer(store)
+            return self._followed().claimer()
+        return contextlib.nullcontext(self._intake.claimer(store))
 
     def _overviews(self, found: Sequence[nouns.PodmOverview]) -> Sequence[nouns.PodmOverview]:
         return self._followed().with_read_times(found) if self.follows else found

@@ -5,6 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -103,10 +104,8 @@ class EnginePool:
                 self._app.config.remarks.clear()
             self._lock.release()
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator["Engine"]:
-        with contextlib.closing(self._make_app().engine(self._selection)) as engine:
-            yield engine
+    def changing(self) -> AbstractContextManager["Engine"]:
+        return contextlib.closing(self._make_app().engine(self._selection))
 
     def close(self, timeout_s: float) -> bool:
         """End the shared engine if it is free within ``timeout_s``; return whether it ended."""

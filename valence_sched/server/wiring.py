@@ -133,15 +133,15 @@ class ServiceProcess:
             events=EventReceiver(self._address, state.store) if self._address else None,
             zone=self.zone,
         )
-        self.application: background.Application = create_application(
-            self.parts, metrics, access_of(settings, environ)
-        )
+        access = access_of(settings, environ)
+        application: background.Application = create_application(self.parts, metrics, access)
         self._reader_hint: Callable[[Iterable[str], str], object] | None = None
         if (messaging := settings.messaging) is not None:
             reported = self._take_report if messaging.reports else None
             connect = functools.partial(make_app().hint_fanout, messaging, reported=reported)
             self.hints = background.ServiceHints(connect, self._refresh, self._hint_reader)
-            self.application = self.hints.wrap(self.application)
+            application = self.hints.wrap(application)
+        self.application = application
 
     def _hint_reader(self, names: tuple[str, ...]) -> None:
         if self._reader_hint is not None:
