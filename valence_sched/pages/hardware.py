@@ -188,7 +188,7 @@ def map_podm(
         zone=podm.zone or "",
         nodes=tuple(map(node_name, podm.nodes)),
         pools=_pools(hardware, podm, marks, verdict),
-        href=hardware.links.podm(podm.id) if hardware.links else "",
+        href=hardware.links.named("podms", podm.id) if hardware.links else "",
     )
 
 
@@ -226,7 +226,7 @@ def _pools(
         mark, takers = marks.get((podm.id, block.uri), ("", ()))
         condition = None if block.condition in COUNTED_CONDITIONS else block.condition
         named = block.uri if alike[name] > 1 else name
-        href = links.block(podm.id, named) if links else ""
+        href = links.named("blocks", named, podm=podm.id) if links else ""
         use = _use(podm, block)
         square = pages.MapBlock(name, use, mark, takers, condition, block.nodes, href)
         for pool in block.pools or (NO_POOL,):
@@ -357,7 +357,7 @@ def podm_table(hardware: HardwareListing) -> pages.PageTable:
     rows: list[pages.Row] = []
     for one in hardware.podms:
         podm = one.podm
-        href = hardware.links.podm(podm.id) if hardware.links else f"#{anchor(podm.id)}"
+        href = hardware.links.named("podms", podm.id) if hardware.links else f"#{anchor(podm.id)}"
         name = pages.TableCell(text=podm.id, href=href)
         read = f"{podm.read_at} (old)" if podm.id in hardware.old else podm.read_at or ""
         state = (name, podm.unusable or podm.status, podm.zone or "")
@@ -383,7 +383,7 @@ def node_table(hardware: HardwareListing) -> pages.PageTable:
     links = hardware.links
     every = [(one.podm.id, node) for one in hardware.podms for node in one.podm.nodes]
     for podm, node in every[:MOST_ROWS]:
-        href = links.podm(podm) if links else f"#{anchor(podm)}"
+        href = links.named("podms", podm) if links else f"#{anchor(podm)}"
         cells = node_cell(podm, node, links), pages.TableCell(text=podm, href=href)
         rows.append((*cells, node.flavor or "", node.owner or "", names_of(node.blocks)))
     text = first_of(MOST_ROWS, len(every), "nodes")
@@ -401,9 +401,9 @@ def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell
     if links is None:
         href = f"#{anchor(podm, 'node', name)}"
     elif node.uri.startswith(CLAIM):
-        href = links.claim(node.uri.removeprefix(CLAIM).partition("#")[0])
+        href = links.named("claims", node.uri.removeprefix(CLAIM).partition("#")[0])
     else:
-        href = "" if node.uri.startswith(HIDDEN) else links.node(node.uri, podm)
+        href = "" if node.uri.startswith(HIDDEN) else links.named("nodes", node.uri, podm=podm)
     return pages.TableCell(text=name, href=href)
 
 

@@ -280,22 +280,6 @@ class PageLinks(NamedTuple):
     def to(self, path: str = "", **query: object) -> str:
         return "../" * self.depth + "ui" + path + query_text(query)
 
-    def podm(self, name: str) -> str:
-        return self._named("/podms/", name)
-
-    def block(self, podm: str, name: str) -> str:
-        return self._named("/blocks/", name, podm=podm)
-
-    def node(self, name: str, podm: str = "") -> str:
-        """Return the link to a node by its id, or by its URI on a pod manager."""
-        return self._named("/nodes/", name, podm=podm)
-
-    def claim(self, claim_id: str) -> str:
-        return self._named("/claims/", claim_id)
-
-    def decision(self, decision_id: str) -> str:
-        return self._named("/decisions/", decision_id)
-
     def menu(self, current: str) -> tuple[pages.PageLink, ...]:
         """Return the links to all lists; the link named ``current`` is marked."""
         lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}
@@ -305,10 +289,14 @@ class PageLinks(NamedTuple):
             for text, path in lists.items()
         )
 
-    def _named(self, path: str, name: str, **query: object) -> str:
+    def named(self, kind: str, name: str, **query: object) -> str:
+        """Return the link to a pod manager, a block, a node, a claim or a decision by its name.
+
+        The name of a node is its id, or its URI on a pod manager ``podm``.
+        """
         if "/" in name or name in (NAME_IN_QUERY, ".", "..", ""):
-            return self.to(path + NAME_IN_QUERY, name=name, **query)
-        return self.to(path + quote(name, safe=""), **query)
+            return self.to(f"/{kind}/{NAME_IN_QUERY}", name=name, **query)
+        return self.to(f"/{kind}/{quote(name, safe='')}", **query)
 
 
 def query_text(words: Mapping[str, object]) -> str:

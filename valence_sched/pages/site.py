@@ -90,7 +90,7 @@ def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
 
 
 def _block_cell(uri: str, podm: str, links: PageLinks) -> TableCell:
-    return TableCell(text=inventory.tail(uri), href=links.block(podm, uri))
+    return TableCell(text=inventory.tail(uri), href=links.named("blocks", uri, podm=podm))
 
 
 def _block_table(uris: Sequence[str], podm: str, links: PageLinks) -> PageTable:
@@ -100,7 +100,7 @@ def _block_table(uris: Sequence[str], podm: str, links: PageLinks) -> PageTable:
 
 def _claim_cell(ids: str, links: PageLinks) -> TableCell:
     # no link for several claims, or for a claim of another owner, which has no id here
-    return TableCell(text=ids, href="" if " " in ids else links.claim(ids))
+    return TableCell(text=ids, href="" if " " in ids else links.named("claims", ids))
 
 
 def block_page(
@@ -144,7 +144,7 @@ def block_page(
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:
     rows: list[Row] = []
     for one in decisions:
-        at = TableCell(text=format_time(one.decided_at), href=links.decision(one.id))
+        at = TableCell(text=format_time(one.decided_at), href=links.named("decisions", one.id))
         outcome = (one.outcome or "unknown").replace("_", " ")
         nodes = "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}"
         podms = _podm_names(one.podms, one.podm_count)
@@ -161,7 +161,7 @@ def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Pag
         podms = _podm_names(one.podms[:MOST_PODMS], len(one.podms))
         held = (state_text(one.state), one.owner or NO_OWNER, f"{one.nodes:,}", podms)
         times = map(format_time, (one.created_at, one.expires_at))
-        rows.append((TableCell(text=one.id, href=links.claim(one.id)), *held, *times))
+        rows.append((TableCell(text=one.id, href=links.named("claims", one.id)), *held, *times))
     columns = ("Claim", "State", "Owner", "Nodes", "Podms", "Created at", "Expires at")
     newest = table("Newest first", columns, rows, ("Nodes",), opened=True)
     return Page(title="Claims", lead=format_count(every, "claim"), sections=(newest,))
@@ -249,7 +249,7 @@ def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Pag
 
 
 def _node_cell(node: ComposedNode, links: PageLinks) -> TableCell:
-    return TableCell(text=node.name or node.id, href=links.node(node.id))
+    return TableCell(text=node.name or node.id, href=links.named("nodes", node.id))
 
 
 def _grant_text(grant: Grant) -> str:
@@ -263,7 +263,7 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
         node = one.node
         owned = (_node_cell(node, links), state_text(one.state), node.owner or NO_OWNER)
         made = (_podm_cell(node.podm, links), node.flavor or "none", f"{len(node.blocks):,}")
-        claim = TableCell(text=node.claim, href=links.claim(node.claim))
+        claim = TableCell(text=node.claim, href=links.named("claims", node.claim))
         rows.append((*owned, *made, claim, format_time(node.created_at)))
     columns = ("Node", "State", "Owner", "Podm", "Flavor", "Blocks", "Claim", "Created at")
     newest = table("Newest first", columns, rows, ("Blocks",), opened=True)
@@ -276,7 +276,7 @@ def format_time(seconds: float | None) -> str:
 
 
 def _podm_cell(name: str, links: PageLinks) -> TableCell:
-    return TableCell(text=name, href=links.podm(name))
+    return TableCell(text=name, href=links.named("podms", name))
 
 
 def _podm_names(names: Sequence[str], every: int) -> str:
