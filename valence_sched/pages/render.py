@@ -280,6 +280,10 @@ class PageLinks(NamedTuple):
     def to(self, path: str = "", **query: object) -> str:
         return "../" * self.depth + "ui" + path + query_text(query)
 
+    def cell(self, kind: str, name: str, text: str = "", **query: object) -> pages.TableCell:
+        """Return the cell of a table with a link and its text, by default the name."""
+        return pages.TableCell(text=text or name, href=self.named(kind, name, **query))
+
     def menu(self, current: str) -> tuple[pages.PageLink, ...]:
         """Return the links to all lists; the link named ``current`` is marked."""
         lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}

@@ -77,7 +77,7 @@ def podm_page(
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
     rows: list[Row] = [
-        (_block_cell(uri, podm, links), _claim_cell(ids, links))
+        (links.cell("blocks", uri, inventory.tail(uri), podm=podm), _claim_cell(ids, links))
         for uri, ids in sorted(usage.held.items())
     ]
     text = "Blocks that claims hold, or that nodes of claims have."
@@ -89,12 +89,8 @@ def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
         yield Lines(title="Unmanaged blocks: in use without a claim", lines=tuple(lines))
 
 
-def _block_cell(uri: str, podm: str, links: PageLinks) -> TableCell:
-    return TableCell(text=inventory.tail(uri), href=links.named("blocks", uri, podm=podm))
-
-
 def _block_table(uris: Sequence[str], podm: str, links: PageLinks) -> PageTable:
-    rows = ((_block_cell(uri, podm, links), uri) for uri in uris)
+    rows = ((links.cell("blocks", uri, inventory.tail(uri), podm=podm), uri) for uri in uris)
     return table("Blocks", ("Block", "URI"), rows, most=MOST_ROWS)
 
 
@@ -126,7 +122,7 @@ def block_page(
         *((f"Place: {name}", place) for name, place in block.topology.items()),
         ("URI", block.uri),
     ]
-    podm_row: Row = (_podm_cell(block.podm, links), why or podm.podm.status, podm.podm.zone or "")
+    podm_row: Row = (links.cell("podms", block.podm), why or podm.podm.status, podm.podm.zone or "")
     return Page(
         title=f"Block {inventory.tail(block.uri)}",
         lead=sentence(f"{use}: {', '.join(device_phrases(block.devices)) or 'devices unknown'}"),
@@ -144,7 +140,7 @@ def block_page(
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:
     rows: list[Row] = []
     for one in decisions:
-        at = TableCell(text=format_time(one.decided_at), href=links.named("decisions", one.id))
+        at = links.cell("decisions", one.id, format_time(one.decided_at))
         outcome = (one.outcome or "unknown").replace("_", " ")
         nodes = "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}"
         podms = _podm_names(one.podms, one.podm_count)
@@ -161,7 +157,7 @@ def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Pag
         podms = _podm_names(one.podms[:MOST_PODMS], len(one.podms))
         held = (state_text(one.state), one.owner or NO_OWNER, f"{one.nodes:,}", podms)
         times = map(format_time, (one.created_at, one.expires_at))
-        rows.append((TableCell(text=one.id, href=links.named("claims", one.id)), *held, *times))
+        rows.append((links.cell("claims", one.id), *held, *times))
     columns = ("Claim", "State", "Owner", "Nodes", "Podms", "Created at", "Expires at")
     newest = table("Newest first", columns, rows, ("Nodes",), opened=True)
     return Page(title="Claims", lead=format_count(every, "claim"), sections=(newest,))
@@ -174,9 +170,9 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     for part in claim.parts:
         for share in part.shares:
             made_of = inventory.names_of(share.blocks), ", ".join(map(_grant_text, share.grants))
-            parts.append((_podm_cell(part.podm, links), f"{share.node}", share.pool, *made_of))
+            parts.append((links.cell("podms", part.podm), f"{share.node}", share.pool, *made_of))
     nodes: list[Row] = [
-        (_node_cell(one, links), _podm_cell(one.podm, links), inventory.names_of(one.blocks))
+        (_node_cell(one, links), links.cell("podms", one.podm), inventory.names_of(one.blocks))
         for one in record.nodes
     ]
     columns = ("Podm", "Node", "Pool", "Blocks", "Amounts")
@@ -224,7 +220,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
     if status.unknown_blocks:
         facts.append(("Blocks not in the inventory", f"{status.unknown_blocks:,}"))
     claim = _claim_cell(node.claim, links)
-    place: Row = (_podm_cell(node.podm, links), node.pool or "unknown", claim)
+    place: Row = (links.cell("podms", node.podm), node.pool or "unknown", claim)
     location = table("Location", ("Podm", "Pool", "Claim"), [place])
     sections = (location, _block_table(node.blocks, node.podm, links), _events(events))
     title, lead = f"Node {node.name or node.id}", f"{state_text(status.state)}: {hardware}"
@@ -234,7 +230,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
 def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
     """Return the page of an unmanaged node, which has no claim in this state."""
     name = podm.podm.id
-    location = table("Location", ("Podm",), [(_podm_cell(name, links),)])
+    location = table("Location", ("Podm",), [(links.cell("podms", name),)])
     return Page(
         title=f"Node {inventory.node_name(node)}",
         lead="Unmanaged: the node has no claim of this service",
@@ -249,7 +245,7 @@ def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Pag
 
 
 def _node_cell(node: ComposedNode, links: PageLinks) -> TableCell:
-    return TableCell(text=node.name or node.id, href=links.named("nodes", node.id))
+    return links.cell("nodes", node.id, node.name or "")
 
 
 def _grant_text(grant: Grant) -> str:
@@ -262,9 +258,8 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
     for one in nodes:
         node = one.node
         owned = (_node_cell(node, links), state_text(one.state), node.owner or NO_OWNER)
-        made = (_podm_cell(node.podm, links), node.flavor or "none", f"{len(node.blocks):,}")
-        claim = TableCell(text=node.claim, href=links.named("claims", node.claim))
-        rows.append((*owned, *made, claim, format_time(node.created_at)))
+        made = (links.cell("podms", node.podm), node.flavor or "none", f"{len(node.blocks):,}")
+        rows.append((*owned, *made, links.cell("claims", node.claim), format_time(node.created_at)))
     columns = ("Node", "State", "Owner", "Podm", "Flavor", "Blocks", "Claim", "Created at")
     newest = table("Newest first", columns, rows, ("Blocks",), opened=True)
     lead = f"{format_count(every, 'node')} composed for claims"
@@ -273,10 +268,6 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
 
 def format_time(seconds: float | None) -> str:
     return "never" if seconds is None else format_instant(seconds, " ")
-
-
-def _podm_cell(name: str, links: PageLinks) -> TableCell:
-    return TableCell(text=name, href=links.named("podms", name))
 
 
 def _podm_names(names: Sequence[str], every: int) -> str:
