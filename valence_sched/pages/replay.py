@@ -155,8 +155,8 @@ def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) ->
         text = "Shares are means over time. One seed does not show which run is better."
         sections.append(side_by_side(model.compare_seeds(once), text))
     sections += time_sections(runs)
-    sections += _refusals(runs, alone)
-    sections += [_by_flavor(runs, alone), _by_podm(runs), *_made_of(runs, edits, alone)]
+    sections += _refusals(runs)
+    sections += [_by_flavor(runs), _by_podm(runs), *_made_of(runs, edits)]
     warnings = tuple(dict.fromkeys(line for run in runs for line in run.warnings))
     if warnings:
         sections.append(pages.Lines(title="Warnings", lines=warnings))
@@ -202,7 +202,7 @@ def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Inventory", source.digest
 
 
-def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages.Section]:
+def _refusals(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]:
     rows = [(run, one) for run in runs for one in run.refusals]
     if not rows:
         return
@@ -214,16 +214,16 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
     text = "A step is the filter that rejected the last pools. The step fit means that no "
     text += "remaining pool had enough free blocks for the node."
     columns = ("Run", "Flavor", "Step", "Nodes")
-    yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
+    yield _run_table(runs, "Refused nodes", columns, steps, ("Nodes",), text)
     text = "Pools that each filter kept, of the pools before it."
-    for first in runs[0].first_refusals if alone else ():
+    for first in runs[0].first_refusals if len(runs) == 1 else ():
         flavor, age = first.flavor or NO_FLAVOR, format_age(first.time_s)
         title = f"First refusal of {flavor}, after {age}"
         yield pages.FunnelChart(title=title, steps=first.funnel, text=text)
-    yield _reasons(runs, alone)
+    yield _reasons(runs)
 
 
-def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable:
+def _reasons(runs: Sequence[model.ReplayResult]) -> pages.PageTable:
     words = ReasonPhrases()
     rows: list[pages.Row] = []
     for run, first in ((one, first) for one in runs for first in one.first_refusals):
@@ -238,10 +238,10 @@ def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable
     text = "The first refused request of each flavor, and the reasons at that time. "
     text += "The nearest pod manager had the largest part of the requested amount."
     title = "Reasons of the first refusals"
-    return _run_table(alone, title, columns, rows, ("After", "Pod managers"), text)
+    return _run_table(runs, title, columns, rows, ("After", "Pod managers"), text)
 
 
-def _by_flavor(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable:
+def _by_flavor(runs: Sequence[model.ReplayResult]) -> pages.PageTable:
     numbers = ("Requested", "Placed", "Refused", "Undecided")
     rows: list[pages.Row] = []
     for run in runs:
@@ -249,18 +249,18 @@ def _by_flavor(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTab
             placed = tables.bar(one.placed, max(one.requested, 1))
             counts = (f"{one.requested:,}", placed, f"{one.refused:,}", f"{one.undecided:,}")
             rows.append((run.name, one.flavor or NO_FLAVOR, *counts))
-    return _run_table(alone, "Flavors", ("Run", "Flavor", *numbers), rows, numbers)
+    return _run_table(runs, "Flavors", ("Run", "Flavor", *numbers), rows, numbers)
 
 
 def _run_table(
-    alone: bool,
+    runs: Sequence[model.ReplayResult],
     title: str,
     columns: Sequence[str],
     rows: Iterable[pages.Row],
     numbers: Sequence[str],
     text: str = "",
 ) -> pages.PageTable:
-    if alone:
+    if len(runs) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
     return tables.table(title, columns, rows, numbers, text, most=tables.MOST_ROWS)
 
@@ -279,10 +279,8 @@ def _by_podm(runs: Sequence[model.ReplayResult]) -> pages.PageTable:
     return tables.table(title, columns, rows, titles, text, most=tables.MOST_ROWS, noun=noun)
 
 
-def _made_of(
-    runs: Sequence[model.ReplayResult], edits: Edits, alone: bool
-) -> Iterator[pages.Section]:
-    if alone:
+def _made_of(runs: Sequence[model.ReplayResult], edits: Edits) -> Iterator[pages.Section]:
+    if len(runs) == 1:
         if lines := tuple(one.text for one in edits.get(runs[0].site, ())):
             yield pages.Lines(title="Edits of the inventory", lines=lines)
         return
