@@ -174,9 +174,6 @@ def escape_logs() -> None:
             handler.setFormatter(EscapingFormatter(handler.formatter, stream))
 
 
-_NAMES = ("SIGTERM", "SIGHUP")
-
-
 class _SignalInterrupt(KeyboardInterrupt):
     """A signal, as from Ctrl-C: not a failure of the running plug-in."""
 
@@ -190,7 +187,7 @@ def interrupt_on_signals() -> Iterator[None]:
 
     default = []
     if threading.current_thread() is threading.main_thread():
-        numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+        numbers = (signal.SIGTERM, signal.SIGHUP)
         default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     for number in default:
         signal.signal(number, interrupt)
