@@ -249,6 +249,13 @@ class TestRecords(LivePodmsCase):
             self.assertNotIn("removing node", text)
         self.assertIn("removing node", self.page(path))
 
+    def test_the_map_of_a_decision_names_no_node_of_others(self):
+        chosen = {"request": {**SMALL["request"], "podms": ["gpu-east"]}, "keep": True}
+        kept = self.call("POST", "/v1/select_destinations", chosen, user="eve")
+        path = kept.headers["content-location"].replace("/v1/", "/ui/")
+        self.assertIn("notebook-7", self.page(path))
+        self.assertNotIn("notebook-7", self.page(path, "eve"))
+
     def test_what_pages_run_is_named_by_their_policy(self):
         result = self.call("GET", "/ui", user="ann")
         policy = result.headers["content-security-policy"]

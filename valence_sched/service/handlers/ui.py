@@ -191,12 +191,8 @@ def decisions(call: Call) -> CallResult:
 
 def decision(call: Call) -> CallResult:
     """Show a saved decision as a page, on the present hardware."""
-    report = call.visible(verbs.decision(call))
-    named = _named_podms(report)
-    podms = verbs.listed_podms(call) if named else ()
-    drawn = [one for one in podms if one.podm.id in named][:MOST_PODMS]
     links = PageLinks(2)
-    return _shown(call, decision_page(report, _hardware(call, drawn, links)), "", links)
+    return _shown(call, _decision(call, verbs.decision(call), links), "", links)
 
 
 def fit(call: Call) -> CallResult:
@@ -209,11 +205,22 @@ def fit(call: Call) -> CallResult:
             return _shown(call, page, FIT, links, fields=fields, button="Decide")
         request = call.compiled(scheduler, wanted.spec())
         found = scheduler.select_destinations(request, detail="report").report
-    report = call.visible(found)
-    named = _named_podms(report)
-    every = [one for one in call.visible(verbs.listed_podms(call)) if one.podm.id in named]
-    page = decision_page(report, _hardware(call, every[:MOST_PODMS], links))
-    return _shown(call, replace(page, title=FIT), FIT, links, fields=fields, button="Decide")
+    page = replace(_decision(call, found, links), title=FIT)
+    return _shown(call, page, FIT, links, fields=fields, button="Decide")
+
+
+def _decision(call: Call, decided: Report | Reports, links: PageLinks) -> Page:
+    report = call.visible(decided)
+    reports = report.decisions if isinstance(report, Reports) else (report,)
+    named = {
+        one.podm
+        for each in map(with_podm_paths, reports)
+        for placement in each.placements
+        for one in (placement.chosen, *placement.alternates)
+    }
+    podms = call.visible(verbs.listed_podms(call)) if named else ()
+    drawn = [one for one in podms if one.podm.id in named][:MOST_PODMS]
+    return decision_page(report, _hardware(call, drawn, links))
 
 
 def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> tuple[SearchField, ...]:
@@ -356,16 +363,6 @@ def _hardware(call: Call, podms: Sequence[PodmOverview], links: PageLinks) -> Ha
             shown.append(one)
     old = old_readings(shown, datetime.datetime.now(datetime.UTC))
     return hardware_listing(shown, pools, call.visible(blocks), old, links)
-
-
-def _named_podms(report: Report | Reports) -> set[str]:
-    reports = report.decisions if isinstance(report, Reports) else (report,)
-    return {
-        one.podm
-        for decided in map(with_podm_paths, reports)
-        for placement in decided.placements
-        for one in (placement.chosen, *placement.alternates)
-    }
 
 
 def _shown(call: Call, page: Page, current: str, links: PageLinks, **form: Any) -> CallResult:
