@@ -358,8 +358,8 @@ class Call:
     def compiled_all(self, scheduler: Scheduler, *, decides: bool) -> list[Request]:
         """Compile all requests of the body as one; RequestError for too many."""
         asked, most = (*self.body.requests, *self.body.compiled), self.parts.limits.requests
-        if len(asked) > most:
-            text = f"{len(asked):,} requests exceed the limit of {most:,}: send fewer"
+        if (count := len(asked)) > most:
+            text = f"{count:,} requests exceed the limit of {most:,}: send fewer"
             raise errors.RequestError(text)
         return [
             self.compiled(scheduler, one, decides=decides, number=number)
