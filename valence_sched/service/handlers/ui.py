@@ -144,7 +144,7 @@ def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
     try:
-        podms, word = call.visible(verbs.listed_podms(call)), wanted.search.casefold()
+        podms, word = _podms(call), wanted.search.casefold()
     except NoPodm:
         return _shown(call, Page(title="Site", lead=EMPTY_SITE, sections=()), "Site", PageLinks(0))
     named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
@@ -218,7 +218,7 @@ def _decision(call: Call, decided: Report | Reports, links: PageLinks) -> Page:
         for placement in each.placements
         for one in (placement.chosen, *placement.alternates)
     }
-    podms = call.visible(verbs.listed_podms(call)) if named else ()
+    podms = _podms(call) if named else ()
     drawn = [one for one in podms if one.podm.id in named][:MOST_PODMS]
     return decision_page(report, _hardware(call, drawn, links))
 
@@ -303,6 +303,13 @@ def node(call: Call) -> CallResult:
             if name == found.uri and not name.startswith((HIDDEN, CLAIM)):
                 return _shown(call, pages.unmanaged_node_page(one, found, links), "", links)
     raise UnknownName("node", name, ())
+
+
+def _podms(call: Call) -> Sequence[PodmOverview]:
+    with call.reading() as scheduler:
+        found = scheduler.podms()
+    shown: Sequence[PodmOverview] = call.visible(found)
+    return shown
 
 
 def _podm(call: Call, name: str) -> PodmOverview:

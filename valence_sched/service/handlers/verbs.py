@@ -12,7 +12,7 @@ from valence_sched import errors
 from valence_sched.model import verbs as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
-from valence_sched.model.hardware import BlockUsage, PodmOverview
+from valence_sched.model.hardware import BlockUsage
 from valence_sched.model.inventory import OTHERS, to_json
 from valence_sched.model.lifecycle import ClaimRecord, ClaimResult, Preview, ReconcileResult
 from valence_sched.model.plan import Plan
@@ -246,11 +246,6 @@ def preview(call: Call) -> Sequence[Preview]:
     decision = replace(decision, request=call.checked(decision.request))
     with call.parts.schedulers.changing() as scheduler:
         return tuple(scheduler.preview(decision))
-
-
-def listed_podms(call: Call) -> Sequence[PodmOverview]:
-    with call.reading() as scheduler:
-        return scheduler.podms()
 
 
 def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
