@@ -288,10 +288,10 @@ def comparison(replay: model.Replay, *, machine: bool, long: bool = False) -> Ta
     rows = []
     for name in dict.fromkeys(name for found in by_run.values() for name in found):
         share = model.is_share(name)
-        found = [number_cell(found.get(name), is_share=share) for found in by_run.values()]
+        row = [number_cell(found.get(name), is_share=share) for found in by_run.values()]
         hidden = name.startswith("peak_") and not (machine or long)
-        if not hidden and any(cell is not None for cell in found):
-            rows.append((name, *found))
+        if not hidden and any(cell is not None for cell in row):
+            rows.append((name, *row))
     return ("Measure", *by_run), rows
 
 
@@ -302,12 +302,12 @@ def sweep_comparison(runs: Sequence[model.SweepRun], *, long: bool) -> Table:
         if one.measure.startswith("peak_") and not long:
             continue
         is_share = model.is_share(one.measure)
-        found = [
+        row = [
             None if mean is None else _estimate_cell(mean, error, is_share=is_share)
             for mean, error in zip(one.means.values(), one.errors.values(), strict=True)
         ]
         best = "no clear difference" if one.is_unclear else one.best
-        rows.append((one.measure, *cells, best))
+        rows.append((one.measure, *row, best))
     return ("Measure", *dict.fromkeys(run.variation for run in runs), "Best"), rows
 
 
