@@ -12,8 +12,7 @@ from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import FullPodm, grant_size
 from valence_sched.model.need import NodeRequest
-from valence_sched.planning.node_amounts import smallest_amounts
-from valence_sched.planning.node_change import ChangePlanner
+from valence_sched.planning.node_change import ChangePlanner, smallest_amounts
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
