@@ -477,8 +477,7 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with a map of the site.
 
-        The map names the former nodes of failed and drained hardware. ``most`` is the allowed
-        number of moves of a rebalance.
+        The map names former nodes. ``most`` is the allowed number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation, Survival

@@ -43,8 +43,7 @@ MOST_NAMED = 30  # blocks that a node shows
 class HardwareListing:
     """Pod managers, with their pools and blocks by the id of the pod manager.
 
-    ``old`` has the day of each old reading by the id of the pod manager. ``links`` lead to the
-    pages of the service, None outside a service.
+    ``old`` has the days of old readings by the same id. ``links`` is None outside a service.
     """
 
     podms: Sequence[nouns.PodmOverview]
@@ -111,8 +110,7 @@ def inventory_map(hardware: HardwareListing) -> pages.HardwareMap:
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.HardwareMap:
     """Return the hardware map of decisions; chosen pod managers come first.
 
-    With one decision, the takers of blocks are nodes. With several, the takers are requests, and
-    each pod manager has its best verdict.
+    The takers of blocks are nodes, or the requests of several decisions with their best verdicts.
     """
     verdicts: dict[str, PodmVerdict] = {}
     for verdict in (verdict for report in reports for verdict in report.podms):

@@ -51,9 +51,8 @@ class EnginePool:
     """The engines of one process: one that threads share in turn, and a new one for each change.
 
     With registered pod managers, the shared engine reads only the change log of the state. A
-    changed file or an internal error causes a new shared engine; an invalid request or an
-    unavailable state does not. With recorded inventories a changed file or ``state_mark`` causes a
-    new shared engine.
+    changed file or an internal error causes a new shared engine, as does a changed ``state_mark``
+    with recorded inventories; an invalid request or an unavailable state does not.
     """
 
     def __init__(
@@ -163,8 +162,7 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 class RequestCompiler:
     """Compiles requests like an app and caches them; ``near_maps`` locate external resources.
 
-    A request without external resources depends only on its text and its flavor. It is compiled
-    once, so that decision caches find the same object.
+    A request without external resources is compiled once, so that decision caches find the object.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:

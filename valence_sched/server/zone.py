@@ -39,8 +39,7 @@ QUERIES = 4  # concurrent queries of a process to each child zone; further queri
 class EngineForEach(OwnScheduler):
     """The engines of a process as one scheduler: each verb borrows an engine while it runs.
 
-    A returned iterator is read to its end at once, so that the engine is free during queries to
-    other zones.
+    A returned iterator is read at once, so that the engine is free during queries to other zones.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:

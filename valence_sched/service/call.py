@@ -241,9 +241,8 @@ class EventSink(Protocol):
 class ServiceParts:
     """The parts that handlers use; ``compile_spec`` compiles a request with its flavor.
 
-    ``store`` returns the open state, or raises StoreError. ``audit_lines`` and ``dispatches`` are
-    as in the settings. ``events`` receives events of pod managers, or is None; ``zone`` is None
-    without zone routing.
+    ``store`` returns the open state, or raises StoreError. ``events`` and ``zone`` are None unless
+    the settings have a receiver of events, or zone routing.
     """
 
     schedulers: Schedulers
