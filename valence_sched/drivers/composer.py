@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource)
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 CONFLICT, INSUFFICIENT_STORAGE = 409, 507
-Uris = Sequence[str]
+Uris = Sequence[str]  # of blocks
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 MAX_MESSAGES = 5

@@ -2,7 +2,6 @@
 """Background reader: keeps the readings of a state fresh, in the process that has the lease."""
 
 import contextlib
-import dataclasses
 import functools
 import math
 import queue
@@ -418,8 +417,8 @@ def background_reader(
     """Return the background reader of a store; podms without a stream push to ``address``."""
     dialects, registry = plugins.InstalledPlugins(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = user_folder("cache", sources.config.environ), TlsContexts()
-    settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
-    settings = dataclasses.replace(settings, memory=ReadingMemory())
+    limits, memory = (live.timeout_s, live.parallel, live.full), ReadingMemory()
+    settings = ReadSettings(*limits, cache, raw=False, memory=memory)
 
     def read(target: ReadTarget) -> Reading:
         (reading,) = pool.read([target], dialects, settings, clock=sources.now)

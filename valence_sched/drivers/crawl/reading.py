@@ -30,13 +30,12 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
 
-MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
 MAX_PASSES = 20  # each may find that the reader needs more documents
 _NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
-def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
+def with_max_blocks(podm: FullPodm, max_blocks: Mapping[BlockType, int], notes: Notes) -> FullPodm:
     """Return the pod manager with ``max_blocks``; note each stricter limit that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []

@@ -239,9 +239,8 @@ def listed_document(session: Session, uri: str) -> Json | None:
     collection = uri.rpartition("/")[0]
     if json is None or MEMBERS not in (composer.get_document(session, collection) or {}):
         return json
-    return (
-        json if fold_uri(uri) in map(fold_uri, composer.member_uris(session, collection)) else None
-    )
+    members = map(fold_uri, composer.member_uris(session, collection))
+    return json if fold_uri(uri) in members else None
 
 
 def _is_in(uris: Iterable[str], parts: Sequence[str]) -> bool:
