@@ -14,13 +14,8 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import ProxyError
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+from urllib3 import exceptions as pool_errors
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NewConnectionError,
-    ProxyError as PoolProxyError,
-)
 
 from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
@@ -61,7 +56,7 @@ class PooledAdapter(HTTPAdapter):
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
         try:
             return super().send(request, *args, **kwargs)
-        except (requests.RequestException, HTTPError, OSError) as error:
+        except (requests.RequestException, pool_errors.HTTPError, OSError) as error:
             raise _wrapped_error(error) from None
 
     def cut(self) -> None:
@@ -83,14 +78,14 @@ def body_of(answer: Any, most: int) -> bytes:
         else:
             answer.release_conn()
         return body
-    except (HTTPError, OSError) as error:
+    except (pool_errors.HTTPError, OSError) as error:
         answer.close()
         raise _wrapped_error(error) from None
 
 
 def _wrapped_error(error: BaseException) -> Unreachable:
     causes = exchange.causes_of(error)
-    if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
+    if any(isinstance(cause, ProxyError | pool_errors.ProxyError) for cause in causes):
         hint = "check HTTPS_PROXY, or add the host to NO_PROXY"
         if isinstance(causes[-1], ssl.SSLError):
             hint = "if the proxy uses HTTP without TLS, write http:// in HTTPS_PROXY"
@@ -100,7 +95,7 @@ def _wrapped_error(error: BaseException) -> Unreachable:
         is_size = isinstance(causes[-1], ValueError) and not str(causes[-1]).endswith(repr(b""))
         found = MalformedBody("invalid chunk size") if is_size else incomplete[0]
         return exchange.connection_error(found, connected=True)
-    unconnected = NewConnectionError | ConnectTimeoutError
+    unconnected = pool_errors.NewConnectionError | pool_errors.ConnectTimeoutError
     connected = not any(isinstance(cause, unconnected) for cause in causes)
     return exchange.unreachable_error(error, connected=connected)
 
