@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from valence_sched.drivers.links import ROOT
-from valence_sched.simulator.redfish.composition import Composition, named_blocks, set_status
+from valence_sched.simulator.redfish.composition import Composition, set_status
 from valence_sched.simulator.redfish.fabric import FabricZones
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import HttpReply, Json, RequestRefused
@@ -46,7 +46,7 @@ class BlockChanges:
 
     def patch(self, system: str, body: Json, client: str) -> HttpReply | None:
         """Replace the blocks of a system; return None if the rest of the body remains."""
-        wanted = named_blocks(docs.value_at(body, "Links", "ResourceBlocks"))
+        wanted = docs.linked_by(body, "ResourceBlocks")
         reply = self._change(self._system(system, client), wanted)
         if reply is None and "patch-replaces" in self._faults:
             links = docs.object_of(self._documents.get(system), "Links")
@@ -55,9 +55,7 @@ class BlockChanges:
 
     def act(self, system: str, verb: str, body: Json, client: str) -> HttpReply:
         """Carry out an action of a system that advertises it."""
-        names = ("ComputerSystem", "ResourceBlock")
-        if isinstance(wanted := self._wanted(system, verb, body, *names), HttpReply):
-            return wanted
+        wanted = self._wanted(system, verb, body, "ComputerSystem", "ResourceBlock")
         return self._change(self._system(system, client), wanted) or HttpReply(204)
 
     def is_zone(self, uri: str) -> bool:
@@ -65,26 +63,19 @@ class BlockChanges:
 
     def patch_zone(self, zone: str, body: Json) -> HttpReply:
         """Replace the endpoints of a zone."""
-        links = docs.value_at(body, "Links", "Endpoints")
-        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
-            text = "Links.Endpoints is not an array of links."
-            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "Endpoints")
-        changed = self._change(self._zone(zone), docs.uris(links))
+        changed = self._change(self._zone(zone), docs.linked_by(body, "Endpoints"))
         return changed or HttpReply(200, self._documents.get(zone))
 
     def act_on_zone(self, zone: str, verb: str, body: Json) -> HttpReply:
         """Carry out an action of a zone that advertises it."""
-        if isinstance(wanted := self._wanted(zone, verb, body, "Zone", "Endpoint"), HttpReply):
-            return wanted
+        wanted = self._wanted(zone, verb, body, "Zone", "Endpoint")
         return self._change(self._zone(zone), wanted) or HttpReply(204)
 
-    def _wanted(
-        self, uri: str, verb: str, body: Json, kind: str, part: str
-    ) -> list[str] | HttpReply:
-        """Return the linked parts after an action that adds or removes one, or a refusal."""
-        json = self._documents.get(uri)
+    def _wanted(self, uri: str, verb: str, body: Json, kind: str, part: str) -> list[str]:
+        """Return the linked parts after an action that adds or removes one, or refuse it."""
+        json, action = self._documents.get(uri), f"{uri}/Actions/{kind}.{verb}"
         if docs.value_at(json, "Actions", f"#{kind}.{verb}") is None:
-            return docs.not_found(f"{uri}/Actions/{kind}.{verb}")
+            raise RequestRefused(404, docs.MISSING_AT, f"There is no resource at {action}.", action)
         value = body.get(part)  # a link, or as some clients send it, a text
         named = docs.uris({"@odata.id": value} if isinstance(value, str) else value)
         present = docs.uris_at(json, "Links", f"{part}s")

@@ -125,14 +125,6 @@ def node_name(faults: Faults, wanted: str | None) -> str | None:
     return None if "own-names" in faults or "uri-names" in faults else wanted
 
 
-def named_blocks(links: Any) -> list[str]:
-    """Return the URIs of ``Links.ResourceBlocks`` of a body; RequestRefused for another form."""
-    if not isinstance(links, list) or not all(map(docs.uri_of, links)):
-        text = "Links.ResourceBlocks is not an array of links."
-        raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-    return docs.uris(links)
-
-
 def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
     """Return, for each named block, another free, equal block of its zones, else the block."""
 
@@ -306,7 +298,7 @@ class Composition:
     def plan(self, body: Json, client: str = "", reservation: str = "") -> tuple[str, ...]:
         """Return the blocks of a composition without changes; RequestRefused if impossible."""
         links = docs.value_at(body, "Links", "ResourceBlocks")
-        named = named_blocks([] if links is None else links)
+        named = [] if links is None else docs.linked_by(body, "ResourceBlocks")
         if len(named) < len(links or ()):
             text = "Links.ResourceBlocks names a resource block twice."
             args = ("ResourceBlocks", "ResourceBlocks")

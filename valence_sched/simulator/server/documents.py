@@ -22,6 +22,7 @@ from valence_sched.drivers.redfish.render import (
 OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
 MOST_CHANGES = 10_000  # stored for event streams
 MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
+MISSING_AT = "ResourceMissingAtURI"
 #: Prefixes of the messages of the composition registry; all others are of Base.
 COMPOSITION_MESSAGES: tuple[str, ...] = ("ResourceBlock", "EmptyManifest", "UnableToProcess")
 COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResourceAlready")
@@ -219,6 +220,15 @@ class RequestRefused(Exception):
         self.answer = refusal(status, id_, text, *args)
 
 
+def linked_by(body: Json, name: str) -> list[str]:
+    """Return the URIs of a list in ``Links`` of a body; RequestRefused for another form."""
+    links = value_at(body, "Links", name)
+    if not isinstance(links, list) or not all(map(uri_of, links)):
+        text = f"Links.{name} is not an array of links."
+        raise RequestRefused(400, WRONG_TYPE, text, str(links)[:200], name)
+    return uris(links)
+
+
 def refusal(status: int, id_: str, text: str, *args: str) -> HttpReply:
     return HttpReply(status, error_body(id_, text, *args))
 
@@ -234,7 +244,7 @@ def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> J
 
 
 def not_found(uri: str) -> HttpReply:
-    return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
+    return refusal(404, MISSING_AT, f"There is no resource at {uri}.", uri)
 
 
 def method_not_allowed(method: str, uri: str) -> HttpReply:
