@@ -295,7 +295,7 @@ class ProvisionCase(StoreCase):
     """A store with pod managers that answer as scripted."""
 
     def site(self, *names, blocks=3, readings=None, refusals=None, prepare=None, **composers):
-        self.url = self.fresh_url()
+        self.url = self.empty_url()
         self.one = self.store()
         self.one.remember_all([podm(name, blocks) for name in names])
         self.composers = {name: composers.get(name) or Making(name) for name in names}

@@ -72,7 +72,11 @@ class StoreCase(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.url = empty_file(self.folder) if self.engine == "sqlite" else self.emptied()
+        self.url = self.empty_url()
+
+    def empty_url(self) -> str:
+        """Return the URL of an empty store; on a server all have the same tables."""
+        return empty_file(self.folder) if self.engine == "sqlite" else self.emptied()
 
     def fresh_url(self) -> str:
         """Return the URL of a database without tables."""

@@ -329,7 +329,7 @@ class TestLostAnswers(StoreCase):
         """Check a step with the answer of each of its transactions lost, and with all answers."""
         number, reached = 0, [True]
         while reached:
-            self.one = self.store(self.fresh_url(), sleep=lambda _s: None)
+            self.one = self.store(self.empty_url(), sleep=lambda _s: None)
             self.one.remember_all([podm("p", 4), podm("q")])
             prepared = prepare()
             number += 1
