@@ -73,6 +73,10 @@ class HabitsTest(LiveTest):
         readings, _ = readings_of(cls.sources)
         cls.expected = {name: plain(one) for name, one in readings.items()}
 
+    def some(self, *names):
+        """Return the sources of these names."""
+        return {name: self.sources[name] for name in names}
+
     def check(self, *fail, **more):
         """Compare readings with readings without habits, and with recorded readings."""
         found, requests = readings_of(self.sources, *fail, **more)
@@ -97,20 +101,22 @@ class HabitsTest(LiveTest):
             self.assertEqual(1, len(said), texts)
 
     def test_the_root_is_found_where_it_answers_with_and_without_a_login(self):
+        some = self.some("gpu-east", "rack-mockup", "shared-blocks")
         for spelling in ("slash-root", "bare-root"):
             self.check(spelling)
             for auth in ("auto", "session", "basic"):
-                readings, _ = readings_of(
-                    self.sources, spelling, "closed-root", login=True, auth=auth
-                )
-                found = {name: plain(reading) for name, reading in readings.items()}
-                self.assertEqual(self.expected, found, (spelling, auth))
+                readings, _ = readings_of(some, spelling, "closed-root", login=True, auth=auth)
+                for name, reading in readings.items():
+                    with self.subTest(name, spelling=spelling, auth=auth):
+                        self.assertEqual(self.expected[name], plain(reading))
 
     def test_a_list_without_members_fails_the_reading(self):
+        some = self.some("shared-blocks", "gpu-east", "systems")
         for uri in (BLOCKS, f"{V}/Systems"):
-            found, _ = readings_of(self.sources, f"no-members:{uri}", "no-expand")
-            for name in ("shared-blocks", "gpu-east", "systems"):
-                self.assertRegex(found[name].failure, f"{uri}: found no (property|members)")
+            found, _ = readings_of(some, f"no-members:{uri}", "no-expand")
+            for name in some:
+                with self.subTest(name, uri=uri):
+                    self.assertRegex(found[name].failure, f"{uri}: found no (property|members)")
 
 
 #: Each shape of the collection of two blocks, and the expected words of its note, if any.
