@@ -2,6 +2,8 @@
 """Every effect on hardware passes the guard: no other code reaches it."""
 
 import ast
+import inspect
+import textwrap
 import unittest
 from collections.abc import Iterator
 
@@ -67,7 +69,11 @@ class TestEffects(unittest.TestCase):
 
     def test_a_guarded_composer_has_all_that_reads_and_nothing_that_changes(self):
         self.assertTrue(CHANGES.isdisjoint(READS))
-        self.assertEqual({*READS, "may_change"}, verbs(GuardedComposer))
+        self.assertEqual({"amount_reads", "may_change"}, verbs(GuardedComposer))
+        source = textwrap.dedent(inspect.getsource(GuardedComposer))
+        fields = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.AnnAssign)]
+        self.assertEqual(["self.reads: ComposerReads = composer"], list(map(ast.unparse, fields)))
+        self.assertEqual(AmountReads, GuardedComposer.amount_reads.fget.__annotations__["return"])
 
     def test_only_the_guard_and_what_it_lets_pass_see_a_composer_that_changes(self):
         names = {"valence_sched.drivers.connect.connect", "valence_sched.drivers.composer.Composer",

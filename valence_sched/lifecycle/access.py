@@ -254,9 +254,10 @@ class PodmAccess:
         preview = Preview(node=placement.node, podm=chosen.podm)
         try:
             with awaiting(self.progress, *asking), self.connect(chosen.podm) as composer:
-                if composer.previews():
-                    return replace(preview, refusal=composer.preview(wanted))
-                why = composer.refusal(wanted) or "; ".join(composer.conflicts(wanted)) or None
+                reads = composer.reads
+                if reads.previews():
+                    return replace(preview, refusal=reads.preview(wanted))
+                why = reads.refusal(wanted) or "; ".join(reads.conflicts(wanted)) or None
                 return replace(preview, refusal=why, by_reading=True)
         except SchedulerError as error:
             return replace(preview, problem=str(error))
@@ -289,7 +290,7 @@ class PodmAccess:
         subject, wanted = f"node {node.id} on {node.podm}", nouns.request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
-                result = composer.read_node(wanted, node.uri)
+                result = composer.reads.read_node(wanted, node.uri)
         except SchedulerError as error:
             return "UNKNOWN", str(error)
         if result.node is not None:

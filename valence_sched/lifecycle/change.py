@@ -324,7 +324,7 @@ class _Power:
 
     def off(self) -> None:
         """Shut the node down; PodmError if it stays on."""
-        if self.cycled or not self.wanted or self.composer.is_on(self.node.uri) is False:
+        if self.cycled or not self.wanted or self.composer.reads.is_on(self.node.uri) is False:
             return
         self.cycled = True
         self.watch("shutting down")
@@ -573,7 +573,7 @@ class _Steps:
 
     def _present(self) -> tuple[str, ...] | None:
         with contextlib.suppress(errors.PodmError):
-            found = self.power.composer.node_blocks(self.node.uri)
+            found = self.power.composer.reads.node_blocks(self.node.uri)
             return None if found is None else tuple(found)
         return None
 
@@ -623,9 +623,9 @@ class _Steps:
 
 def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequence[str]) -> str:
     """Return why blocks must not be detached from a node as it runs, empty if they may be."""
-    if not detach or (power := composer.is_on(node.uri)) is False:
+    if not detach or (power := composer.reads.is_on(node.uri)) is False:
         return ""
-    fixed = [uri for uri in detach if not composer.is_hot_removable(uri)]
+    fixed = [uri for uri in detach if not composer.reads.is_hot_removable(uri)]
     state = "it is powered on" if power else "its power state is unknown"
     verb = "is" if len(fixed) == 1 else "are"
     return f"{state}, and {_tails(fixed)} {verb} not declared removable" if fixed else ""
@@ -639,11 +639,11 @@ def _server_refusal(
     composer.may_change(request, node.uri)
     found = None
     if chosen.attach or chosen.detach:
-        found = composer.change_refusal(node.uri, chosen.attach, chosen.detach)
+        found = composer.reads.change_refusal(node.uri, chosen.attach, chosen.detach)
     if found is None and chosen.grants:
         wanted = replace(request, grants=chosen.grants)
         try:
-            found = composer.amounts_refusal(wanted, node.uri)
+            found = composer.amount_reads.amounts_refusal(wanted, node.uri)
         except errors.PodmError as error:
             found = str(error)
     return found

@@ -152,11 +152,11 @@ class NodeComposer:
         (podm,) = claim.podms
         try:
             composer = stack.enter_context(self.connect(podm))
-            refusal = composer.refusal(wanted)
+            refusal = composer.reads.refusal(wanted)
             conflicts: list[str] = []
             if not refusal:
                 users = node_conflicts(self.store, composer, podm, wanted.blocks)
-                conflicts = [*composer.conflicts(wanted), *users]
+                conflicts = [*composer.reads.conflicts(wanted), *users]
             self.checkpoint("checked")
             if refusal:
                 raise errors.PodmError(refusal)
@@ -254,7 +254,7 @@ def node_conflicts(
     shared = {it.uri for it in (known.blocks if known else ()) if it.status and it.status.shareable}
     for node in nodes:
         common = [uri for uri in node.blocks if uri in blocks and uri not in shared]
-        if common and composer.node_blocks(node.uri) is not None:
+        if common and composer.reads.node_blocks(node.uri) is not None:
             yield f"{', '.join(common)}: found part of node {node.id}"
 
 

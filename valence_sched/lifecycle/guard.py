@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from valence_sched.drivers.composer import AmountChange, Composer, amount_changer
+from valence_sched.drivers.composer import AmountReads, Composer, ComposerReads, amount_changer
 from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
 from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
-from valence_sched.model.claim import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
 #: How long a list of nodes is cached; a node that may match the hardware is always read again.
@@ -35,45 +35,16 @@ Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
 class GuardedComposer:
-    """A composer that reads without a check, and changes hardware only after ``check``."""
+    """The ``reads`` of a composer, and after ``check`` the composer that changes hardware."""
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
+        self.reads: ComposerReads = composer
         self._composer, self._check = composer, check
 
-    def refusal(self, request: CompositionRequest) -> str | None:
-        return self._composer.refusal(request)
-
-    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        return self._composer.conflicts(request)
-
-    def preview(self, request: CompositionRequest) -> str | None:
-        return self._composer.preview(request)
-
-    def previews(self) -> bool:
-        return self._composer.previews()
-
-    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
-        return self._composer.change_refusal(node, attach, detach)
-
-    def amounts_refusal(self, request: CompositionRequest, node: str) -> str | None:
-        return amount_changer(self._composer).amounts_refusal(request, node)
-
-    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        return self._composer.read_node(request, node)
-
-    def is_on(self, node: str) -> bool | None:
-        return self._composer.is_on(node)
-
-    def node_blocks(self, node: str) -> Sequence[str] | None:
-        return self._composer.node_blocks(node)
-
-    def read_amounts(
-        self, request: CompositionRequest, node: str, *, new: bool = False
-    ) -> AmountChange:
-        return amount_changer(self._composer).read_amounts(request, node, new=new)
-
-    def is_hot_removable(self, block: str) -> bool:
-        return self._composer.is_hot_removable(block)
+    @property
+    def amount_reads(self) -> AmountReads:
+        """Return the reads of amounts; PodmError if the composer has none."""
+        return amount_changer(self._composer)
 
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
         """Check the blocks of a new node, or an existing node; return the composer to change it.
@@ -89,7 +60,7 @@ class GuardedComposer:
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
         if node is None:
             return None, request.blocks
-        found = self.read_node(request, node or None)
+        found = self.reads.read_node(request, node or None)
         if found.state == "absent":  # a removal would change nothing
             return None, ()
         return found.node or node or None, found.blocks or request.blocks

@@ -112,7 +112,7 @@ class Reconciler:
         total = len(node.changing) + len(node.changing_amounts)
         try:
             with self._composer(node.podm, subject) as composer:
-                blocks = composer.node_blocks(node.uri)
+                blocks = composer.reads.node_blocks(node.uri)
                 if blocks is None:
                     return _done(f"unchanged: {node.uri} no longer exists")
                 there = [uri for uri in node.changing if uri in blocks]
@@ -255,7 +255,7 @@ class Reconciler:
         """Remove a partial node, and return the state of the node on its pod manager."""
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = nouns.composition_request(claim, allocation, known)
-        result = composer.read_node(wanted)
+        result = composer.reads.read_node(wanted)
         if result.works:
             return result
         if result.state == "left" and (result.node or result.amounts):
@@ -314,10 +314,10 @@ class Reconciler:
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = nouns.request_from_node(node)
-                result = composer.read_node(wanted, node.uri)
+                result = composer.reads.read_node(wanted, node.uri)
                 if result.node is None and result.amounts:
                     result = self._decompose(composer, wanted, node.uri)
-                if result.node is None and composer.node_blocks(node.uri) is not None:
+                if result.node is None and composer.reads.node_blocks(node.uri) is not None:
                     noted = {"is_lost": True, "dry_run": self.dry_run}
                     since_s = self.store.node_changes.note_lost(node.id, **noted)
         except errors.SchedulerError as error:
@@ -345,7 +345,7 @@ class Reconciler:
             return None
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
-                found = composer.node_blocks(node.uri)
+                found = composer.reads.node_blocks(node.uri)
         except errors.SchedulerError as error:
             return _node_action(node.id, node.podm, _left(node.podm, error))
         if found is None or not set(lost).isdisjoint(found):
@@ -406,7 +406,7 @@ def _read_amounts(
     if not attaches:
         grants, amounts = node.grants_of(changing), changing
     wanted = replace(nouns.request_from_node(node), grants=grants, amounts=amounts)
-    return composer.read_amounts(wanted, node.uri, new=attaches)
+    return composer.amount_reads.read_amounts(wanted, node.uri, new=attaches)
 
 
 def _detach(

@@ -63,6 +63,12 @@ class Scripted:
             raise answer
         return answer
 
+    @property
+    def reads(self):
+        return self
+
+    amount_reads = reads
+
     def may_change(self, request, node=None):
         self.checks.append((request, node))
         return self

@@ -60,6 +60,12 @@ class Manager:
         self.dead = False  # of the calling process
         self.refusal = None
 
+    @property
+    def reads(self):
+        return self
+
+    amount_reads = reads
+
     def may_change(self, request, node=None):
         assert (node, request.blocks[0]) == (URI, OWN)
         if self.in_use:
@@ -432,7 +438,7 @@ class TestAmounts(ChangeCase):
         words = "the driver cannot change the memory or storage of an existing node"
         self.refused(errors.ComposeFailed, f"^p: /S/1: {words}$", BOTH)
         with self.assertRaisesRegex(errors.PodmError, words):
-            GuardedComposer(self.manager).read_amounts(None, URI)
+            GuardedComposer(self.manager).amount_reads.read_amounts(None, URI)
         self.assert_consistent()
 
     def test_two_nodes_never_get_one_amount(self):

@@ -113,7 +113,7 @@ class TestDropped(unittest.TestCase):
                 first, other = self.compose(here), self.compose(here)
                 self.drop(here, first)
                 with here.connect(PODM) as composer:
-                    self.assertEqual(other.blocks[:1], composer.node_blocks(other.uri))
+                    self.assertEqual(other.blocks[:1], composer.reads.node_blocks(other.uri))
                 here.read_again()  # in the moment in which its blocks look free
                 generation = here.store.load_podms([PODM])[PODM].generation
                 changer = NodeChanger(here.store, here.connect, compile_request, None, 60.0)
@@ -124,4 +124,4 @@ class TestDropped(unittest.TestCase):
                     here.composer.compose(claim)
                 self.assertEqual([], here.blocks_used_twice())
                 with here.connect(PODM) as composer:
-                    self.assertEqual(other.blocks[:1], composer.node_blocks(other.uri))
+                    self.assertEqual(other.blocks[:1], composer.reads.node_blocks(other.uri))

@@ -120,7 +120,7 @@ class TestHabits(unittest.TestCase):
                 self.assertEqual("UNKNOWN", node.state)
                 with here.connect("podm") as composer:
                     part, share = next(node_allocations(claim))
-                    found = composer.read_node(composition_request(claim, share, None))
+                    found = composer.reads.read_node(composition_request(claim, share, None))
                 self.assertEqual(("unknown", "podm"), (found.state, part.podm))
                 self.assertIn(node.node.uri, found.reason)
 
@@ -153,7 +153,7 @@ class TestHabits(unittest.TestCase):
                 nodes.append((wanted, result.node))
             gone = composer.may_change(*nodes[0]).remove(*nodes[0], lambda _state: None)
             self.assertEqual(("absent", ""), (gone.state, gone.reason))
-            self.assertEqual("composed", composer.read_node(*nodes[1]).state)
+            self.assertEqual("composed", composer.reads.read_node(*nodes[1]).state)
 
     def test_a_block_that_says_unused_and_is_part_of_another_node_is_not_taken_twice(self):
         with self.on(self.redfish, "stays-unused:*") as here:
@@ -492,7 +492,7 @@ class TestAmounts(unittest.TestCase):
             with here.connect("mem-1") as composer:
                 wanted = composition_request(claim, claim.parts[0].shares[0], None)
                 self.assertEqual([f"{grant.uri}: found 1 MiB free, expected 262144 or more"],
-                                 list(composer.conflicts(wanted)))  # fmt: skip
+                                 list(composer.reads.conflicts(wanted)))  # fmt: skip
             self.assertEqual(262144.0, grant.amount)
 
 
