@@ -47,10 +47,9 @@ EFFECTS = {
     ("lifecycle/reconcile", "_decompose", "remove"),
     ("lifecycle/reconcile", "_detach", "change"),
     ("lifecycle/reconcile", "_detach", "detach_amounts"),
-    ("lifecycle/reconcile", "_end_change", "set_power"),
     ("lifecycle/reconcile", "_end_undo", "change"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
-    ("lifecycle/reconcile", "_start", "set_power"),
+    ("lifecycle/reconcile", "_power_on", "set_power"),
 }
 #: Classes with verbs of the same names, which pass the guard themselves.
 NODE_COMPOSERS = {"self.composer", "access.composer", "changer"}

@@ -28,7 +28,13 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
-from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector, node_conflicts
+from valence_sched.lifecycle.compose import (
+    RECONCILE_HINT,
+    Connector,
+    connected,
+    node_conflicts,
+    tails,
+)
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
@@ -123,7 +129,7 @@ class NodeChanger:
                     node = self.store.node_changes.record(node.id, record)
                 return replace(result, node=node, done=not dry_run)
             if dry_run:
-                with self._connected(node) as composer:
+                with connected(self.connect, node) as composer:
                     hazard, refusal = _hazard(composer, node, chosen.uris), None
                     if dry_run == "server":
                         if chosen.attach or chosen.grants:
@@ -156,12 +162,11 @@ class NodeChanger:
     ) -> tuple[ChosenParts, ChangeRecord]:
         record = ChangeRecord()
         if change.shrinkable is not None:
-            if change.floor is not None:
-                self.compile_request(RequestSpec(flavor=change.floor))
-            floor, power_cycle = change.floor, change.power_cycle
-            return ChosenParts(), record._replace(
-                shrinkable=change.shrinkable, floor=floor, power_cycle=power_cycle
-            )
+            floor, cycles = change.floor, change.power_cycle
+            if floor is not None:
+                self.compile_request(RequestSpec(flavor=floor))
+            record = ChangeRecord(shrinkable=change.shrinkable, floor=floor, power_cycle=cycles)
+            return ChosenParts(), record
         if change.flavor is not None:
             spec = RequestSpec(
                 flavor=change.flavor,
@@ -266,7 +271,8 @@ class NodeChanger:
         subject = f"node {node.id} on {node.podm}"
         watch = functools.partial(self.progress.begin, subject)
         try:
-            with awaiting(self.progress, subject, "checking"), self._connected(node) as composer:
+            checking = awaiting(self.progress, subject, "checking")
+            with checking, connected(self.connect, node) as composer:
                 self.checkpoint("held")
                 self._check(composer, node, change, chosen, _hazard(composer, node, chosen.uris))
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
@@ -296,17 +302,6 @@ class NodeChanger:
         after = self.store.nodes.show(node.id)
         words = {"attached_amounts": made, "done": True, "power_cycled": power.cycled}
         return replace(result, node=after, no_room=chosen.no_room, **words)
-
-    @contextlib.contextmanager
-    def _connected(self, node: nouns.ComposedNode) -> Iterator[GuardedComposer]:
-        with contextlib.ExitStack() as stack:
-            try:
-                yield stack.enter_context(self.connect(node.podm))
-            except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
-                raise error.at(f"node {node.id}") from None
-            except errors.PodmError as error:
-                text = errors.prefixed(str(error), node.podm, node.uri)
-                raise errors.PodmError(text) from None
 
 
 @dataclass(slots=True)
@@ -414,7 +409,7 @@ class _Steps:
         missing = _missing(changed, share.blocks)
         found: Change | AmountChange = changed
         if found.is_known and not missing:
-            found = made = self._attach_amounts(share.grants)
+            found = made = self._change_amounts("attach", share.grants)
             if made.amounts is not None and len(made.amounts) == len(share.grants):
                 pairs = zip(made.amounts, share.grants, strict=True)
                 new = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
@@ -443,7 +438,7 @@ class _Steps:
         present = _present(changed, blocks)
         found: Change | AmountChange = changed
         if found.is_known and not present:
-            found = left = self._detach_amounts(amounts)
+            found = left = self._change_amounts("detach", amounts)
             if left.amounts == ():
                 self._finish(record)
                 return _Done(functools.partial(self._attach_again, undo_claim or "", blocks))
@@ -467,7 +462,7 @@ class _Steps:
             self._start_detaching(blocks, made)
         undone = self._change((), blocks)
         self._refuse_left(undone, _present(undone, blocks), "DETACHING", why)
-        rest = self._detach_amounts(made)
+        rest = self._change_amounts("detach", made)
         self._refuse_left(rest, _uris(rest.amounts), "DETACHING", why)
         self._finish(ChangeRecord())
 
@@ -518,40 +513,29 @@ class _Steps:
             self.power.off()
         except errors.PodmError as error:
             return Change(self.node.blocks, str(error))
-        names = _tails(attach or detach)
+        names = tails(attach or detach)
         self.watch(f"{'attaching' if attach else 'detaching'} {names}")
         found = self._change_once(attach, detach)
         if lost := [uri for uri in found.lost if uri in self.node.blocks]:
-            self.watch(f"attaching {_tails(lost)} again")
+            self.watch(f"attaching {tails(lost)} again")
             why, found = found.reason, self._change_once((*attach, *lost), detach)
             if _missing(found, lost):
                 found = Change(None, "; ".join(filter(None, (why, found.reason))))
         self.changer.checkpoint("attached" if attach else "detached")
         return found
 
-    def _attach_amounts(self, grants: Sequence[nouns.Grant]) -> AmountChange:
-        """Attach amounts, or none; after an error, the amounts are unknown."""
-        if not grants:
+    def _change_amounts(self, verb: str, some: tuple[nouns.Grant, ...]) -> AmountChange:
+        """Attach all amounts or none, or detach amounts; after an error, they are unknown."""
+        if not some:
             return AmountChange(())
-        known = self.changer.store.nodes.show(self.node.id).amounts
-        return self._change_amounts("attach", tuple(grants), known)
-
-    def _detach_amounts(self, amounts: Sequence[nouns.Grant]) -> AmountChange:
-        if not amounts:
-            return AmountChange(())
-        grants = self.changer.store.nodes.show(self.node.id).grants_of(amounts)
-        return self._change_amounts("detach", grants, tuple(amounts))
-
-    def _change_amounts(
-        self, verb: str, grants: tuple[nouns.Grant, ...], amounts: tuple[nouns.Grant, ...]
-    ) -> AmountChange:
-        attaches = verb == "attach"
-        before = () if attaches else amounts
+        attaches, node = verb == "attach", self.changer.store.nodes.show(self.node.id)
+        before = () if attaches else some
+        grants, amounts = (some, node.amounts) if attaches else (node.grants_of(some), some)
         wanted = replace(nouns.request_from_node(self.node), grants=grants, amounts=amounts)
         try:
             composer = amount_changer(self.changes)
             self.power.off()
-            self.watch(f"{verb}ing {_tails(_uris(grants if attaches else amounts))}")
+            self.watch(f"{verb}ing {tails(_uris(some))}")
             if attaches:
                 found = composer.attach_amounts(wanted, self.node.uri, self.watch)
             else:
@@ -567,15 +551,12 @@ class _Steps:
         try:
             return self.changes.change(self.node.uri, attach, detach, self.watch)
         except errors.PodmError as error:  # before a write
-            return Change(self._present(), str(error))
+            found: Sequence[str] | None = None
+            with contextlib.suppress(errors.PodmError):
+                found = self.power.composer.reads.node_blocks(self.node.uri)
+            return Change(None if found is None else tuple(found), str(error))
         except Exception as error:
             return Change(None, f"{errors.describe_error(error)} (please report this)")
-
-    def _present(self) -> tuple[str, ...] | None:
-        with contextlib.suppress(errors.PodmError):
-            found = self.power.composer.reads.node_blocks(self.node.uri)
-            return None if found is None else tuple(found)
-        return None
 
     def _finish(self, record: ChangeRecord, made: Sequence[nouns.Grant] = ()) -> None:
         store, node = self.changer.store, self.node
@@ -628,7 +609,7 @@ def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequenc
     fixed = [uri for uri in detach if not composer.reads.is_hot_removable(uri)]
     state = "it is powered on" if power else "its power state is unknown"
     verb = "is" if len(fixed) == 1 else "are"
-    return f"{state}, and {_tails(fixed)} {verb} not declared removable" if fixed else ""
+    return f"{state}, and {tails(fixed)} {verb} not declared removable" if fixed else ""
 
 
 def _server_refusal(
@@ -658,10 +639,6 @@ def _charges(blocks: Sequence[BlockChange], grants: Sequence[nouns.Grant]) -> di
 
 def _tolerations(node: nouns.ComposedNode, change: NodeChange) -> tuple[Toleration, ...]:
     return change.tolerations + (node.request.tolerations if node.request is not None else ())
-
-
-def _tails(uris: Sequence[str]) -> str:
-    return ", ".join(uri.rpartition("/")[2] for uri in uris)
 
 
 def _uris(amounts: Sequence[nouns.Grant] | None) -> tuple[str, ...]:

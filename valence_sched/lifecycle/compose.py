@@ -13,7 +13,7 @@ If a process dies, the claim stays COMPOSING. A reconciler then looks for the no
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -121,16 +121,9 @@ class NodeComposer:
         wanted = nouns.request_from_node(node)
         self.checkpoint("removing")
         subject = _subject(node.id, node.podm)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(awaiting(self.progress, subject, "connecting"))
-            try:
-                composer = stack.enter_context(self.connect(node.podm))
-                changes = composer.may_change(wanted, node.uri)
-            except errors.PodmError as error:
-                text = errors.prefixed(str(error), node.podm, node.uri)
-                raise errors.PodmError(text) from None
-            except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
-                raise error.at(f"node {node.id}") from None
+        connecting = awaiting(self.progress, subject, "connecting")
+        with connecting, connected(self.connect, node) as composer:
+            changes = composer.may_change(wanted, node.uri)
             watch = functools.partial(self.progress.begin, subject)
             result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
@@ -240,6 +233,19 @@ class NodeComposer:
             raise errors.Unverified(text) from error
 
 
+@contextlib.contextmanager
+def connected(connect: Connector, node: nouns.ComposedNode) -> Iterator[GuardedComposer]:
+    """Yield the composer of the pod manager of a node; errors name the node."""
+    with contextlib.ExitStack() as stack:
+        try:
+            yield stack.enter_context(connect(node.podm))
+        except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
+            raise error.at(f"node {node.id}") from None
+        except errors.PodmError as error:
+            text = errors.prefixed(str(error), node.podm, node.uri)
+            raise errors.PodmError(text) from None
+
+
 def node_conflicts(
     store: Store, composer: GuardedComposer, podm: str, blocks: Collection[str], own: str = ""
 ) -> Iterator[str]:
@@ -256,6 +262,10 @@ def node_conflicts(
         common = [uri for uri in node.blocks if uri in blocks and uri not in shared]
         if common and composer.reads.node_blocks(node.uri) is not None:
             yield f"{', '.join(common)}: found part of node {node.id}"
+
+
+def tails(uris: Iterable[str]) -> str:
+    return ", ".join(uri.rpartition("/")[2] for uri in uris)
 
 
 def _subject(node: str, podm: str) -> str:

@@ -22,7 +22,7 @@ from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.model.claim import Claim, ComposedNode, disabled_error
 from valence_sched.model.decision import Detail
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode
+from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode, added_results
 from valence_sched.model.registration import MOST_PARALLEL_COMPOSES, PARALLEL_COMPOSES
 from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
@@ -141,9 +141,7 @@ class Provisioner:
                 future.cancel()
             wait(futures, GRACE_S)  # most nodes are finished within this time
             raise
-        result = ProvisionResult()
-        for claim, future in zip(claims, futures, strict=True):
-            result = _with_outcome(result, claim, future)
+        result = added_results(map(_outcome, claims, futures))
         has_enough = len(result.nodes) + len(result.still_composing) >= required
         return result if has_enough else self._without_nodes(result)
 
@@ -227,24 +225,21 @@ class Provisioner:
         return replace(result, nodes=(), failures=tuple(failures), unverified=tuple(unverified))
 
 
-def _with_outcome(
-    result: ProvisionResult, claim: Claim, future: Future[_NodeResult]
-) -> ProvisionResult:
+def _outcome(claim: Claim, future: Future[_NodeResult]) -> ProvisionResult:
     try:
         node, notes = future.result()
     except Exception as error:
         what = f"{type(error).__name__}: {error} (please report this)"
         text = errors.one_line(f"claim {claim.id}: {what}; run podm claim reap")
         node, notes = errors.Unverified(text), []
-    result = replace(result, notes=(*result.notes, *notes))
+    result = ProvisionResult(notes=tuple(notes))
     if isinstance(node, ComposedNode):
-        return replace(result, nodes=(*result.nodes, node))
+        return replace(result, nodes=(node,))
     if isinstance(node, errors.Unverified):
-        return replace(result, unverified=(*result.unverified, _unverified_node(node)))
-    failures = (*result.failures, str(node))
-    is_lost = result.claim_lost or isinstance(node, errors.ClaimLost | errors.HardwareInUse)
-    is_unknown = result.use_unknown or isinstance(node, errors.BaremetalUnavailable)
-    return replace(result, failures=failures, claim_lost=is_lost, use_unknown=is_unknown)
+        return replace(result, unverified=(_unverified_node(node),))
+    is_lost = isinstance(node, errors.ClaimLost | errors.HardwareInUse)
+    is_unknown = isinstance(node, errors.BaremetalUnavailable)
+    return replace(result, failures=(str(node),), claim_lost=is_lost, use_unknown=is_unknown)
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:

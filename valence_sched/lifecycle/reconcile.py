@@ -5,14 +5,15 @@ If a process died while it composed, the pod manager may have the whole node, pa
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, amount_changer
-from valence_sched.lifecycle.compose import Connector
+from valence_sched.lifecycle.compose import Connector, tails
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
@@ -24,8 +25,16 @@ from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 
 LOST_S = 60.0  # a block that its pod manager has dropped for so long is no longer part of a node
-#: The result of an action on a claim or a node as text, and its exit code: 0 unless refused.
-Done = tuple[str, int]
+
+
+class _Unchanged(Exception):
+    """An action that had no effect, since a pod manager refused it or could not be reached."""
+
+    def __init__(self, podm: str, error: errors.SchedulerError) -> None:
+        in_use = isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable)
+        self.exit_code = error.exit_code if in_use else 0
+        text = str(error) if in_use else errors.prefixed(str(error), podm)
+        super().__init__(errors.one_line(f"unchanged: {text}", 400 if in_use else 200))
 
 
 def _no_changer(node: nouns.ComposedNode, _blocks: Sequence[str]) -> None:
@@ -50,34 +59,35 @@ class Reconciler:
     def reconcile(self) -> Iterator[Action]:
         """Do the actions, and yield each when it is done."""
         for claim in self.store.claims.reap(dry_run=self.dry_run):
-            yield _claim_action(claim, ("expired: freed its holds", 0))
+            podms, done = ", ".join(claim.podms), "expired: freed its holds"
+            yield Action(kind="claim", id=claim.id, podm=podms, done=done)
         for claim in self.store.claims.list_stuck():
-            done = self._decide(claim) if claim.state == "COMPOSING" else self._end_change(claim)
-            yield _claim_action(claim, done)
+            end = self._decide if claim.state == "COMPOSING" else self._end_change
+            yield from _actions("claim", claim.id, ", ".join(claim.podms), partial(end, claim))
         nodes = [node for node in self.store.nodes.list() if node.state == "COMPOSED"]
         left_off, shrunk = self.store.node_changes.overdue(nodes)
         for node in left_off:
-            yield _node_action(node.id, node.podm, self._start(node))
+            yield from _actions("node", node.id, node.podm, partial(self._start, node))
         for node in shrunk:
-            if (given := self._give_back(node)) is not None:
-                yield _node_action(node.id, node.podm, given)
+            yield from _actions("node", node.id, node.podm, partial(self._give_back, node))
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
     def _composer(self, podm: str, subject: str) -> Iterator[GuardedComposer]:
-        waiting = awaiting(self.progress, f"{subject} on {podm}", "reconciling")
-        with waiting, self.connect(podm) as composer:
-            yield composer
+        """Connect to a pod manager; its errors, and those of the caller, are _Unchanged."""
+        try:
+            waiting = awaiting(self.progress, f"{subject} on {podm}", "reconciling")
+            with waiting, self.connect(podm) as composer:
+                yield composer
+        except errors.SchedulerError as error:
+            raise _Unchanged(podm, error) from None
 
-    def _decide(self, claim: nouns.Claim) -> Done:
+    def _decide(self, claim: nouns.Claim) -> str:
         nodes: list[nouns.ComposedNode] = []
         remains: list[str] = []
         for part, allocation in nouns.node_allocations(claim):
-            try:
-                with self._composer(part.podm, f"claim {claim.id}") as composer:
-                    result = self._find_result(composer, claim, part, allocation)
-            except errors.SchedulerError as error:
-                return _left(part.podm, error)
+            with self._composer(part.podm, f"claim {claim.id}") as composer:
+                result = self._find_result(composer, claim, part, allocation)
             if result.works:
                 return _done(f"unchanged: {part.podm} is still composing: {result.reason}")
             if result.state == "composed":
@@ -92,14 +102,14 @@ class Reconciler:
                     self.store.claims.finish_composing(claim.id, nodes)
             except errors.ClaimLost as error:
                 return self._undo(claim, nodes, error)
-            return f"composed: found {', '.join(node.uri for node in nodes)}", 0
+            return f"composed: found {', '.join(node.uri for node in nodes)}"
         text = f"no node was composed, but check {'; '.join(remains)}"
         note = errors.one_line(text if remains else "no node was composed", 200)
         if not self.dry_run:
             self.store.claims.fail(claim.id, note)
-        return f"freed its holds: {note}", 0
+        return f"freed its holds: {note}"
 
-    def _end_change(self, claim: nouns.Claim) -> Done:
+    def _end_change(self, claim: nouns.Claim) -> str:
         """End the change of a node by its present parts; a partial change is undone or completed.
 
         Parts that were attached incompletely are detached again; a detachment is completed.
@@ -108,32 +118,26 @@ class Reconciler:
         if not nodes:
             return self._end_undo(claim)
         (node,) = nodes
-        subject, attaches = f"node {node.id}", claim.state == "ATTACHING"
         total = len(node.changing) + len(node.changing_amounts)
-        try:
-            with self._composer(node.podm, subject) as composer:
-                blocks = composer.reads.node_blocks(node.uri)
-                if blocks is None:
-                    return _done(f"unchanged: {node.uri} no longer exists")
-                there = [uri for uri in node.changing if uri in blocks]
-                found = _read_amounts(composer, node, attaches)
-                amounts = found.amounts or ()
-                present = len(there) + len(amounts)
-                is_partial = 0 < present < total or bool(amounts and found.reason)
-                # else it is started after what was detached to make room is attached again
-                was_off = node.off_until is not None and node.undo_claim is None
-                if (is_partial or was_off) and not self.dry_run:
-                    grants = node.changing_amounts if attaches else node.grants
-                    of = replace(node, grants=grants)
-                    if is_partial and (why := _detach(composer, of, there, amounts)):
-                        return _done(f"unchanged: {why}")
-                    present = 0 if is_partial else present
-                    if was_off:
-                        changes = composer.may_change(nouns.request_from_node(node), node.uri)
-                        changes.set_power(node.uri, True, lambda _state: None)
-                        self.store.node_changes.started(node.id)
-        except errors.SchedulerError as error:
-            return _left(node.podm, error)
+        attaches = claim.state == "ATTACHING"
+        with self._composer(node.podm, f"node {node.id}") as composer:
+            blocks = composer.reads.node_blocks(node.uri)
+            if blocks is None:
+                return _done(f"unchanged: {node.uri} no longer exists")
+            there = [uri for uri in node.changing if uri in blocks]
+            found = _read_amounts(composer, node, attaches)
+            amounts = found.amounts or ()
+            present = len(there) + len(amounts)
+            is_partial = 0 < present < total or bool(amounts and found.reason)
+            # else it is started after what was detached to make room is attached again
+            was_off = node.off_until is not None and node.undo_claim is None
+            if is_partial and not self.dry_run:
+                grants = node.changing_amounts if attaches else node.grants
+                if why := _detach(composer, replace(node, grants=grants), there, amounts):
+                    return _done(f"unchanged: {why}")
+                present = 0
+            if was_off and not self.dry_run:
+                self._power_on(composer, node)
         is_done = bool(present) == attaches and not (is_partial and self.dry_run)
         done = "attached" if attaches else "detached"
         text = f"no {'block' if node.changing else 'amount'} was {done}"
@@ -148,14 +152,17 @@ class Reconciler:
                 made = amounts if attaches else ()
                 after = self.store.node_changes.finish(node.id, ChangeRecord(), made)
                 if after.undo_claim is not None:  # the change that needed the room is dead
-                    again, _ = self._end_undo(self.store.claims.show(after.undo_claim))
+                    try:
+                        again = self._end_undo(self.store.claims.show(after.undo_claim))
+                    except _Unchanged as unchanged:
+                        again = str(unchanged)
                     text = f"{text}, and {again}"
             else:
                 why = f"the change was interrupted; {found.reason if found.conflicts else ''}"
                 self.store.node_changes.cancel(node.id, errors.one_line(why.rstrip("; "), 200))
         return _done(text + (", and started it again" if was_off else ""))
 
-    def _end_undo(self, claim: nouns.Claim) -> Done:
+    def _end_undo(self, claim: nouns.Claim) -> str:
         """Attach the blocks of an undo claim again, unless their node has others now."""
         (part,) = claim.parts
         known = {one.id: one for one in self.store.nodes.list(part.podm)}
@@ -167,13 +174,9 @@ class Reconciler:
             what = f"{format_parts(len(blocks), 0)} of node {node.id}"
             done = f"attached {what} again"
             if not self.dry_run:
-                try:
-                    with self._composer(node.podm, f"node {node.id}") as composer:
-                        wanted = nouns.request_from_node(node)
-                        changes = composer.may_change(wanted, node.uri)
-                        found = changes.change(node.uri, blocks, (), lambda _state: None)
-                except errors.SchedulerError as error:
-                    return _left(node.podm, error)
+                with self._composer(node.podm, f"node {node.id}") as composer:
+                    changes = composer.may_change(nouns.request_from_node(node), node.uri)
+                    found = changes.change(node.uri, blocks, (), lambda _state: None)
                 missing = [uri for uri in blocks if uri not in (found.blocks or ())]
                 if missing and (found.works or not found.is_known):
                     return _done(f"unchanged: {', '.join(missing)}: {found.reason}")
@@ -186,19 +189,19 @@ class Reconciler:
             self.store.node_changes.end_undo(claim.id, errors.one_line(done, 200))
         return _done(done)
 
-    def _start(self, node: nouns.ComposedNode) -> Done:
+    def _start(self, node: nouns.ComposedNode) -> str:
         """Start a node that a dead change has left off."""
-        try:
-            with self._composer(node.podm, f"node {node.id}") as composer:
-                if not self.dry_run:
-                    changes = composer.may_change(nouns.request_from_node(node), node.uri)
-                    changes.set_power(node.uri, True, lambda _state: None)
-                    self.store.node_changes.started(node.id)
-        except errors.SchedulerError as error:
-            return _left(node.podm, error)
-        return "started: it was shut down for a change", 0
+        with self._composer(node.podm, f"node {node.id}") as composer:
+            if not self.dry_run:
+                self._power_on(composer, node)
+        return "started: it was shut down for a change"
 
-    def _give_back(self, node: nouns.ComposedNode) -> Done | None:
+    def _power_on(self, composer: GuardedComposer, node: nouns.ComposedNode) -> None:
+        changes = composer.may_change(nouns.request_from_node(node), node.uri)
+        changes.set_power(node.uri, True, lambda _state: None)
+        self.store.node_changes.started(node.id)
+
+    def _give_back(self, node: nouns.ComposedNode) -> str | None:
         """Attach the blocks that a dead plan has taken, unless the node of the plan has them."""
         nodes, claims = self.store.nodes.list(node.podm), self.store.claims.list(podm=node.podm)
         users = {uri: one.id for one in nodes for uri in one.blocks}
@@ -208,24 +211,21 @@ class Reconciler:
         if len(back) + len(kept) < len(node.taken):
             claim = next(held[uri] for uri in node.taken if uri not in (*back, *kept))
             return _done(f"unchanged: claim {claim} still holds a block that a plan has taken")
-        if self.dry_run:
-            return _attached(back) if back else None
-        if back:
+        if back and not self.dry_run:
             try:
                 self.give_back(node, back)
             except errors.SchedulerError as error:
-                return _left(node.podm, error)
-        self.store.node_changes.end_taking(node.id, node.taken)
-        return _attached(back) if back else None
+                raise _Unchanged(node.podm, error) from None
+        if not self.dry_run:
+            self.store.node_changes.end_taking(node.id, node.taken)
+        done = f"attached {tails(back)} again: the plan that took it was not carried out"
+        return _done(done) if back else None
 
     def _undo(
         self, claim: nouns.Claim, nodes: list[nouns.ComposedNode], lost: errors.ClaimLost
-    ) -> Done:
+    ) -> str:
         for node in nodes:
-            try:
-                result = self._remove(node.podm, nouns.request_from_node(node), node.uri)
-            except errors.SchedulerError as error:
-                return _left(node.podm, error)
+            result = self._remove(node.podm, nouns.request_from_node(node), node.uri)
             if result.state != "absent":
                 return _done(f"unchanged: {lost}; {result.reason}")
         self.store.claims.fail(claim.id, errors.one_line(str(lost), 200))
@@ -289,39 +289,39 @@ class Reconciler:
             ours = {node.uri for node in known.get(id_, [])}
             hosts = {block.uri for block in podm.blocks}  # of placed nodes
             missing = [it for it in known.get(id_, []) if it.uri not in listed.keys() | hosts]
-            actions: list[Action | None] = [self._forget_missing(node) for node in missing]
-            actions += [
-                self._free_lost(node, lost)
+            steps: list[tuple[str, Callable[[], str | None]]] = [
+                (node.id, partial(self._forget_missing, node)) for node in missing
+            ]
+            steps += [
+                (node.id, partial(self._free_lost, node, lost))
                 for node in known.get(id_, [])
                 if node.uri in listed
                 and ((lost := _lost_blocks(podm, node)) or node.lost_at is not None)
             ]
-            actions += [
-                self._remove_orphan(id_, node, names)
+            steps += [
+                (uri, partial(self._remove_orphan, id_, node, names))
                 for uri, node in listed.items()
                 if uri not in ours | hosts and nouns.own_name(node.name, node.uri)
             ]
+            actions = [one for key, act in steps for one in _actions("node", key, id_, act)]
             if not self.dry_run:
-                self.store.remember((self.read(id_) if actions else None) or podm)
-            yield from filter(None, actions)
+                self.store.remember((self.read(id_) if steps else None) or podm)
+            yield from actions
 
-    def _forget_missing(self, node: nouns.ComposedNode) -> Action:
+    def _forget_missing(self, node: nouns.ComposedNode) -> str:
         """Delete the record of a node if its pod manager confirms that the node is gone.
 
         A host without its blocks may have them back soon, and stays recorded for ``LOST_S``.
         """
         since_s = LOST_S
-        try:
-            with self._composer(node.podm, f"node {node.id}") as composer:
-                wanted = nouns.request_from_node(node)
-                result = composer.reads.read_node(wanted, node.uri)
-                if result.node is None and result.amounts:
-                    result = self._decompose(composer, wanted, node.uri)
-                if result.node is None and composer.reads.node_blocks(node.uri) is not None:
-                    noted = {"is_lost": True, "dry_run": self.dry_run}
-                    since_s = self.store.node_changes.note_lost(node.id, **noted)
-        except errors.SchedulerError as error:
-            return _node_action(node.id, node.podm, _left(node.podm, error))
+        with self._composer(node.podm, f"node {node.id}") as composer:
+            wanted = nouns.request_from_node(node)
+            result = composer.reads.read_node(wanted, node.uri)
+            if result.node is None and result.amounts:
+                result = self._decompose(composer, wanted, node.uri)
+            if result.node is None and composer.reads.node_blocks(node.uri) is not None:
+                noted = {"is_lost": True, "dry_run": self.dry_run}
+                since_s = self.store.node_changes.note_lost(node.id, **noted)
         if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"unchanged: missing in the reading, {result.reason or 'but it exists'}"
         elif since_s < LOST_S:
@@ -330,24 +330,21 @@ class Reconciler:
             done = "record deleted, and its claim released: the node no longer exists"
             if not self.dry_run:
                 self.store.nodes.forget(node.id)
-        return _node_action(node.id, node.podm, _done(done))
+        return _done(done)
 
-    def _free_lost(self, node: nouns.ComposedNode, lost: Collection[str]) -> Action | None:
+    def _free_lost(self, node: nouns.ComposedNode, lost: Sequence[str]) -> str | None:
         """Remove blocks from the record of a node if the pod manager confirms that they are gone.
 
         They may be back soon, while a fabric is reprogrammed, and are freed after ``LOST_S``.
         """
-        changes, names = self.store.node_changes, ", ".join(it.rpartition("/")[2] for it in lost)
+        changes, names = self.store.node_changes, tails(lost)
         if self.store.claims.show(node.claim).state not in nouns.COMPOSED_STATES:
             return None
         since_s = changes.note_lost(node.id, is_lost=bool(lost), dry_run=self.dry_run)
         if not lost:
             return None
-        try:
-            with self._composer(node.podm, f"node {node.id}") as composer:
-                found = composer.reads.node_blocks(node.uri)
-        except errors.SchedulerError as error:
-            return _node_action(node.id, node.podm, _left(node.podm, error))
+        with self._composer(node.podm, f"node {node.id}") as composer:
+            found = composer.reads.node_blocks(node.uri)
         if found is None or not set(lost).isdisjoint(found):
             done = f"unchanged: {names} missing in the reading, but part of the node"
         elif since_s < LOST_S:
@@ -357,11 +354,9 @@ class Reconciler:
             if not self.dry_run:
                 changes.start_detaching(node.id, tuple(lost), TTL_S)
                 changes.finish(node.id, ChangeRecord())
-        return _node_action(node.id, node.podm, _done(done))
+        return _done(done)
 
-    def _remove_orphan(
-        self, podm: str, node: Node, names: Mapping[str, nouns.Claim]
-    ) -> Action | None:
+    def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, nouns.Claim]) -> str | None:
         """Decompose a node that was composed after its claim had ended.
 
         A node without a known claim belongs to another system that uses names of the same form.
@@ -369,8 +364,7 @@ class Reconciler:
         name = nouns.own_name(node.name, node.uri)
         claim = names.get(name)
         if claim is None:
-            done = "unchanged: it belongs to no known claim (podm node list --live)"
-            return _node_action(node.uri, podm, (done, 0))
+            return "unchanged: it belongs to no known claim (podm node list --live)"
         if claim.state not in nouns.FINAL_STATES:
             return None
         grants = [
@@ -379,14 +373,10 @@ class Reconciler:
             if nouns.node_name(claim, it) == name
         ]
         wanted = nouns.CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
-        try:
-            result = self._remove(podm, wanted, node.uri)
-        except errors.SchedulerError as error:
-            return _node_action(node.uri, podm, _left(podm, error))
-        done = f"decomposed: its claim {claim.id} is {claim.state}"
+        result = self._remove(podm, wanted, node.uri)
         if result.state != "absent":
-            done = f"unchanged: {result.reason}"
-        return _node_action(node.uri, podm, _done(done))
+            return _done(f"unchanged: {result.reason}")
+        return _done(f"decomposed: its claim {claim.id} is {claim.state}")
 
 
 def _lost_blocks(podm: FullPodm, node: nouns.ComposedNode) -> list[str]:
@@ -432,25 +422,15 @@ def _detach(
     return f"{', '.join(left)} could not be detached: {reason}" if left else ""
 
 
-def _attached(blocks: Sequence[str]) -> Done:
-    names = ", ".join(uri.rpartition("/")[2] for uri in blocks)
-    return _done(f"attached {names} again: the plan that took it was not carried out")
+def _done(text: str) -> str:
+    return errors.one_line(text, 200)
 
 
-def _done(text: str) -> Done:
-    return errors.one_line(text, 200), 0
-
-
-def _left(podm: str, error: errors.SchedulerError) -> Done:
-    if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
-        return errors.one_line(f"unchanged: {error}", 400), error.exit_code
-    return _done(f"unchanged: {errors.prefixed(str(error), podm)}")
-
-
-def _node_action(id_: str, podm: str, done: Done) -> Action:
-    return Action(kind="node", id=id_, podm=podm, done=done[0], exit_code=done[1])
-
-
-def _claim_action(claim: nouns.Claim, done: Done) -> Action:
-    podms = ", ".join(claim.podms)
-    return Action(kind="claim", id=claim.id, podm=podms, done=done[0], exit_code=done[1])
+def _actions(kind: str, id_: str, podm: str, act: Callable[[], str | None]) -> Iterator[Action]:
+    """Yield an action when it is done; no action if there was nothing to do."""
+    try:
+        done, exit_code = act(), 0
+    except _Unchanged as unchanged:
+        done, exit_code = str(unchanged), unchanged.exit_code
+    if done is not None:
+        yield Action(kind=kind, id=id_, podm=podm, done=done, exit_code=exit_code)

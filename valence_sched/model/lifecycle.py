@@ -80,6 +80,20 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
         return tuple(node for node in self.unverified if node.still_composing)
 
 
+def added_results(results: Iterable[ProvisionResult]) -> ProvisionResult:
+    """Return the nodes, failures and notes of several results, without a decision."""
+    each = list(results)
+    return ProvisionResult(
+        nodes=tuple(node for one in each for node in one.nodes),
+        failures=tuple(line for one in each for line in one.failures),
+        unverified=tuple(node for one in each for node in one.unverified),
+        notes=tuple(line for one in each for line in one.notes),
+        shrinks=tuple(shrink for one in each for shrink in one.shrinks),
+        claim_lost=any(one.claim_lost for one in each),
+        use_unknown=any(one.use_unknown for one in each),
+    )
+
+
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """A node and its state: COMPOSED, ATTACHING, DETACHING, GONE, FOREIGN or UNKNOWN.
 

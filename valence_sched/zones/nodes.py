@@ -7,24 +7,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.model.claim import (
-    TTL_S,
-    WAIT_S,
-    Claim,
-    ComposedNode,
-    NodeShrink,
-    State,
-    disabled_error,
-)
+from valence_sched.model.claim import TTL_S, WAIT_S, Claim, State, disabled_error
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.lifecycle import (
     Action,
-    NodeRecord,
     NodeStatus,
     ProvisionResult,
     UnverifiedNode,
+    added_results,
 )
-from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
@@ -65,66 +56,27 @@ RECONCILE_HINT = "podm claim reap reconciles it"
 _WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 
 
-@dataclass
-class _Outcome:
-    """The nodes, failures and unverified nodes of a claim in all its zones."""
-
-    nodes: list[tuple[str, ComposedNode]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    unverified: list[UnverifiedNode] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    shrinks: list[NodeShrink] = field(default_factory=list)
-    failed_zones: set[str] = field(default_factory=set)
-    claim_lost: bool = False
-    use_unknown: bool = False
-
-    def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        if part is not None:
-            try:
-                going_on = sum(one.still_composing for one in result.unverified)
-                explained = result.failures or result.unverified
-                least = 0 if explained else len(part.nodes)
-                check_nodes(len(result.nodes) + going_on, len(part.nodes), least)
-            except errors.ServiceError as error:
-                self.add_error(zone, error)
-                return
-        self.nodes += [(zone, node) for node in result.nodes]
-        self.failures += [paths.line_below(zone, line) for line in result.failures]
-        self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
-        self.notes += [paths.line_below(zone, line) for line in result.notes]
-        self.shrinks += [paths.below(zone, one) for one in result.shrinks]
-        self.claim_lost |= result.claim_lost
-        self.use_unknown |= result.use_unknown
-        if result.failures:
-            self.failed_zones.add(zone)
-
-    def add_error(self, zone: str, error: errors.SchedulerError) -> None:
-        line = paths.line_below(zone, str(error))
-        if isinstance(error, errors.ServiceError | errors.Unverified):  # it may have composed nodes
-            text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
-            self.unverified.append(UnverifiedNode(message=text))
-            return
-        self.failures.append(line)
-        self.failed_zones.add(zone)
-        self.claim_lost |= isinstance(error, errors.ClaimLost)
-        self.use_unknown |= isinstance(error, errors.BaremetalUnavailable)
-
-    def result(self) -> ProvisionResult:
-        return ProvisionResult(
-            nodes=tuple(paths.below(zone, node) for zone, node in self.nodes),
-            failures=tuple(self.failures),
-            unverified=tuple(self.unverified),
-            notes=tuple(self.notes),
-            shrinks=tuple(self.shrinks),
-            claim_lost=self.claim_lost,
-            use_unknown=self.use_unknown,
-        )
-
-
 def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
-    outcome = _Outcome()
-    outcome.add(zone, result)
-    return outcome.result()
+    """Return the result of a zone, without its decision, with the names that its parent uses."""
+    return replace(
+        result,
+        decision=None,
+        nodes=tuple(paths.below(zone, node) for node in result.nodes),
+        failures=tuple(paths.line_below(zone, line) for line in result.failures),
+        unverified=tuple(paths.unverified_below(zone, one) for one in result.unverified),
+        notes=tuple(paths.line_below(zone, line) for line in result.notes),
+        shrinks=tuple(paths.below(zone, one) for one in result.shrinks),
+    )
+
+
+def _failure_below(zone: str, error: errors.SchedulerError) -> ProvisionResult:
+    line = paths.line_below(zone, str(error))
+    if isinstance(error, errors.ServiceError | errors.Unverified):  # it may have composed nodes
+        text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
+        return ProvisionResult(unverified=(UnverifiedNode(message=text),))
+    is_lost = isinstance(error, errors.ClaimLost)
+    is_unknown = isinstance(error, errors.BaremetalUnavailable)
+    return ProvisionResult(failures=(line,), claim_lost=is_lost, use_unknown=is_unknown)
 
 
 @dataclass(frozen=True)
@@ -222,24 +174,23 @@ class ZoneNodes:
         self.claims.effects.note("claim", row.id, f"{unsure}: {RECONCILE_HINT}")
 
         def compose(part: ZoneClaimPart) -> ProvisionResult:
-            return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
+            found = self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
+            least = 0 if found.failures or found.unverified else len(part.nodes)
+            check_nodes(len(found.nodes) + len(found.still_composing), len(part.nodes), least)
+            return provision_below(part.zone, found)
 
-        outcome = _Outcome()
         answers = call_all(compose, {part.zone: part for part in row.parts}, deadline_s)
-        for part in row.parts:
-            answer = answers[part.zone]
-            if isinstance(answer, errors.SchedulerError):
-                outcome.add_error(part.zone, answer)
-            else:
-                outcome.add(part.zone, answer, part)
-        for zone, node in outcome.nodes:
-            above = paths.below(zone, node)
-            self.claims.effects.note("node", above.id, f"is composed on {above.podm}: {node.uri}")
-        going_on = sum(one.still_composing for one in outcome.unverified)
-        if len(outcome.nodes) + going_on < required:
-            self._take_apart(outcome, wait_s)
-        self._note_end(row, outcome)
-        return outcome.result(), outcome.failed_zones
+        results = {
+            zone: answer if isinstance(answer, ProvisionResult) else _failure_below(zone, answer)
+            for zone, answer in answers.items()
+        }
+        result = added_results(results.values())
+        for node in result.nodes:
+            self.claims.effects.note("node", node.id, f"is composed on {node.podm}: {node.uri}")
+        if len(result.nodes) + len(result.still_composing) < required:
+            result = self._take_apart(result, wait_s)
+        self._note_end(row, result)
+        return result, {zone for zone, one in results.items() if one.failures}
 
     def _check_ready(self, row: ZoneClaim) -> None:
         if row.state != "HELD":
@@ -262,14 +213,14 @@ class ZoneNodes:
                 zone, _, name = self._below.find(podm)
                 raise disabled_error(row.id, name, zone)
 
-    def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
+    def _note_end(self, row: ZoneClaim, result: ProvisionResult) -> None:
         rows = self.claims.rows
-        if outcome.unverified:
+        if result.unverified:
             rows.change(
                 row.id, ["COMPOSING"], "COMPOSING", ttl_s=0.0, note="some nodes are unverified"
             )
             return
-        if outcome.nodes:
+        if result.nodes:
             rows.change(row.id, ["COMPOSING"], "COMPOSED")
         else:
             # a zone that has not started still holds its part; other parts expire
@@ -277,25 +228,25 @@ class ZoneNodes:
             rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
         self.claims.effects.forget("claim", row.id)
 
-    def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
-        def delete(composed: tuple[str, ComposedNode]) -> None:
-            zone, node = composed
-            for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
+    def _take_apart(self, result: ProvisionResult, wait_s: float) -> ProvisionResult:
+        def delete(node_id: str) -> None:
+            _, part, rest = self._below.find(node_id)
+            for error in part.delete_nodes([rest], wait_s=wait_s):
                 raise error
 
-        nodes = {f"{zone}/{node.id}": (zone, node) for zone, node in outcome.nodes}
-        failed = errors_of(call_all(delete, nodes, _WAITS * wait_s + _MORE_S))
-        for zone, node in outcome.nodes:
-            above, error = paths.below(zone, node), failed.get(f"{zone}/{node.id}")
-            if error is None:
-                self.claims.effects.forget("node", above.id)
-                gone = f"{above.podm}: {node.uri} decomposed: too few nodes were composed"
-                outcome.failures.append(gone)
+        ids = {node.id: node.id for node in result.nodes}
+        failed = errors_of(call_all(delete, ids, _WAITS * wait_s + _MORE_S))
+        failures, unverified = [*result.failures], [*result.unverified]
+        for node in result.nodes:
+            if (error := failed.get(node.id)) is None:
+                self.claims.effects.forget("node", node.id)
+                gone = f"{node.podm}: {node.uri} decomposed: too few nodes were composed"
+                failures.append(gone)
                 continue
-            stays = f"{above.podm}: {node.uri} stays, although too few nodes were composed"
+            stays = f"{node.podm}: {node.uri} stays, although too few nodes were composed"
             text = errors.one_line(f"{stays}: {error} (podm node delete)")
-            outcome.unverified.append(UnverifiedNode(message=text))
-        outcome.nodes = []
+            unverified.append(UnverifiedNode(message=text))
+        return replace(result, nodes=(), failures=tuple(failures), unverified=tuple(unverified))
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
@@ -307,23 +258,6 @@ class ZoneNodes:
             found = self._below.records(lambda zone: zone.nodes(owner=owner, live=live))
         nodes = (paths.below(zone, one) for zone, some in found.by_zone.items() for one in some)
         return ZonedList(nodes, found.silent)
-
-    def node_record(self, node_id: str) -> NodeRecord:
-        zone, part, rest = self._below.find(node_id)
-        return paths.below(zone, part.node_record(rest))
-
-    def change_node(
-        self,
-        node_id: str,
-        change: NodeChange,
-        *,
-        key: str | None = None,
-        wait_s: float = WAIT_S,
-        dry_run: DryRun = False,
-    ) -> NodeChangeResult:
-        zone, part, rest = self._below.find(node_id)
-        changed = part.change_node(rest, change, key=key, wait_s=wait_s, dry_run=dry_run)
-        return paths.below(zone, changed)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S

@@ -32,7 +32,9 @@ from valence_sched.zones.selection import Selected, crosses_zones
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a pod manager
+#: Verbs routed to the zone of the pod manager, or of the node, that their first argument names.
+_OF_PODM = ("reported_stats", "forget_report", "update_resource_stats")
+_OF_NODE = ("node_record", "change_node")
 
 
 class ZoneScheduler(Scheduler):
@@ -44,15 +46,19 @@ class ZoneScheduler(Scheduler):
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
         name = verb.__name__
-        owner: Any = next((one for one in (self._claims, self._nodes) if hasattr(one, name)), None)
-        answer: R
-        if name in _OF_PODM:
-            podm: Any = words[0]
-            _, owner, podm = self._below.find_podm(podm)
-            answer = getattr(owner, name)(podm)
+        answer: Any
+        if name in _OF_PODM or name in _OF_NODE:
+            find = self._below.find_podm if name in _OF_PODM else self._below.find
+            named_first: Any = words
+            zone, part, known = find(podm_id(named_first[0]))
+            answer = getattr(part, name)(known, *named_first[1:], **named)
+            answer = paths.below(zone, answer) if name in _OF_NODE else answer
         else:
-            answer = getattr(owner or self._zoned, name)(*words, **named)
-        return answer
+            parts = (self._claims, self._nodes)
+            owner = next((one for one in parts if hasattr(one, name)), self._zoned)
+            answer = getattr(owner, name)(*words, **named)
+        routed: R = answer
+        return routed
 
     def claim(
         self,
@@ -125,10 +131,6 @@ class ZoneScheduler(Scheduler):
         if not zone and not self._below.has("", name):
             raise UnknownName("pod manager", name, ())
         return paths.below(zone, verbs.podm(name_there))
-
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        _, verbs, name = self._below.find_podm(podm_id(podm))
-        return verbs.update_resource_stats(name, stats)
 
     def inventory(self) -> nouns.InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
