@@ -66,8 +66,8 @@ class ClaimFinder(Generic[C]):
         return msgspec.convert({**fields, "parts": self._decode(document)}, self._kind)
 
 
-_finder = ClaimFinder(_table, Claim, decode_parts)
-find, find_one = _finder.find, _finder.find_one
+finder = ClaimFinder(_table, Claim, decode_parts)
+find, find_one = finder.find, finder.find_one
 
 
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
@@ -95,16 +95,6 @@ def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
     row |= {"group_name": claim.group, "idempotency_key": claim.key}
     row["consumer_key"] = consumer_key(claim.owner, claim.key)
     return {**row, "document": to_json(claim.parts)}
-
-
-def newest(
-    connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
-) -> tuple[list[Claim], int]:
-    """Return ``most`` claims, the newest first, without the first ``skip``, and the total."""
-    order = (_table.c.created_at.desc(), _table.c.id)
-    query = _finder.select.where(*where).order_by(*order).limit(most).offset(skip)
-    count = sa.select(sa.func.count()).select_from(_table).where(*where)
-    return _finder.run(connection, query), connection.scalar(count) or 0
 
 
 def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
@@ -364,7 +354,7 @@ def delete_charges(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
 
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
-    at = float(connection.scalar(sa.select(now())) or 0.0)
+    at = tables.time_s(connection)
     for one in nodes:
         document = to_json(replace(one, created_at=one.created_at or at))
         row = {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim}

@@ -389,10 +389,13 @@ class Claims:
 
         The other arguments are as for :meth:`list`. Only documents of these claims are read.
         """
-        is_owned = sa.true() if owner is None else _claims.c.owner == owner
+        of, finder = _claims.c, claim_rows.finder
+        is_owned = sa.true() if owner is None else of.owner == owner
         is_here = sa.true() if podm is None else claim_rows.holds_of(connection, podm)
-        where = _claims.c.state.in_(states), is_owned, is_here
-        return claim_rows.newest(connection, most, skip, *where)
+        where = of.state.in_(states), is_owned, is_here
+        query = finder.select.where(*where).order_by(of.created_at.desc(), of.id)
+        count = connection.scalar(sa.select(sa.func.count()).select_from(_claims).where(*where))
+        return finder.run(connection, query.limit(most).offset(skip)), count or 0
 
     def _begin(
         self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None,

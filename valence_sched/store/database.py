@@ -370,16 +370,20 @@ S = TypeVar("S", bound=Stored)
 
 
 def transaction(
-    doing: str, *, write: bool = False
+    doing: str, *, write: bool = False, patient: bool = False
 ) -> Callable[[Callable[Concatenate[S, sa.Connection, P], T]], Callable[Concatenate[S, P], T]]:
-    """Run a method in a transaction over a connection; it may run again, as for ``Database``."""
+    """Run a method in a transaction over a connection; it may run again, as for ``Database``.
+
+    A ``patient`` method waits while the database is unreachable.
+    """
 
     def decorate(
         method: Callable[Concatenate[S, sa.Connection, P], T],
     ) -> Callable[Concatenate[S, P], T]:
         @functools.wraps(method)
         def call(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-            run = self._database.write if write else self._database.read
+            database = self._database.patient() if patient else self._database
+            run = database.write if write else database.read
             return run(lambda c: method(self, c, *args, **options), doing)
 
         return call

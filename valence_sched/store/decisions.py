@@ -154,11 +154,7 @@ class StoredDecisions(Stored):
             latest = sa.select(_of.id).order_by(_of.decided_at.desc()).limit(20)
             raise UnknownName("decision", id_, connection.scalars(latest))
         summary = decoded(connection, _of.summary, id_, row.summary)
-        owner = summary.owner if summary else None
-
-        def decode(_id: str, document: bytes) -> Report | Reports:
-            return decode_decision(document)
-
+        owner, decode = summary.owner if summary else None, lambda _id, text: decode_decision(text)
         return one_readable(connection, tables.decisions, "decision", row[:2], decode, owner)
 
     @transaction("reading decisions")

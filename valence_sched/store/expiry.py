@@ -212,7 +212,7 @@ class ClockWatch:
         stored = connection.scalar(sa.select(_clocks.c.ahead_s).where(_clocks.c.boot == boot.id))
         if stored is None:
             return None
-        jump = _wall_s(connection) - boot.uptime_s - stored
+        jump = tables.time_s(connection) - boot.uptime_s - stored
         return jump if abs(jump) > TOLERANCE_S else 0.0
 
     def follow(self, connection: sa.Connection) -> str:
@@ -220,7 +220,7 @@ class ClockWatch:
         boot, jump = self._boot(), self.jump_s(connection)
         if boot is None or jump == 0.0:
             return ""
-        wall = _wall_s(connection)
+        wall = tables.time_s(connection)
         if jump is None:
             seen = (tables.events.c.at, _claims.c.created_at, _clocks.c.noted_at)
             times = [connection.scalar(sa.select(sa.func.max(column))) or 0.0 for column in seen]
@@ -230,10 +230,6 @@ class ClockWatch:
         row = {"boot": boot.id, "ahead_s": wall - boot.uptime_s, "noted_at": wall}
         connection.execute(sa.insert(_clocks).values(row))
         return _move_ends(connection, jump) if jump else ""
-
-
-def _wall_s(connection: sa.Connection) -> float:
-    return float(connection.scalar(sa.select(now())) or 0.0)
 
 
 def _move_ends(connection: sa.Connection, jump_s: float) -> str:

@@ -194,22 +194,19 @@ class NodeChanges(Stored):
         patient.write(lambda c: podms.note_composed(c, node.podm), "settling")
         return node
 
-    def cancel(self, node_id: str, why: str) -> ComposedNode:
+    @transaction("ending a change", write=True, patient=True)
+    def cancel(self, connection: sa.Connection, node_id: str, why: str) -> ComposedNode:
         """Record that a change had no effect, or was undone: the node has its blocks as before."""
-
-        def work(connection: sa.Connection) -> ComposedNode:
-            node, claim = _locked(connection, node_id)
-            if claim.state not in CHANGING_STATES:
-                return node  # only the answer to the commit was lost
-            if claim.state == "ATTACHING":
-                _free(connection, claim, node, node.changing_amounts)
-            claim_rows.add_event(connection, "unchanged", claim.id, node.podm, why)
-            _end(connection, claim)
-            undo = None if _is_undo_open(connection, node) else node.undo_claim
-            node = replace(node, changing=(), changing_amounts=(), undo_claim=undo)
-            return _written(connection, node)
-
-        return self._database.patient().write(work, "ending a change")
+        node, claim = _locked(connection, node_id)
+        if claim.state not in CHANGING_STATES:
+            return node  # only the answer to the commit was lost
+        if claim.state == "ATTACHING":
+            _free(connection, claim, node, node.changing_amounts)
+        claim_rows.add_event(connection, "unchanged", claim.id, node.podm, why)
+        _end(connection, claim)
+        undo = None if _is_undo_open(connection, node) else node.undo_claim
+        node = replace(node, changing=(), changing_amounts=(), undo_claim=undo)
+        return _written(connection, node)
 
     def end_undo(self, claim_id: str, note: str) -> None:
         """Free the blocks of an undo claim, which need not be attached again."""
@@ -234,25 +231,22 @@ class NodeChanges(Stored):
         """Record that a node is shut down for a change, and must be started again."""
         node, claim = _locked(connection, node_id)
         claim_rows.add_event(connection, "shut down", claim.id, node.podm)
-        at = float(connection.scalar(sa.select(now())) or 0.0)
+        at = tables.time_s(connection)
         return _written(connection, replace(node, off_until=at + ttl_s))
 
-    def started(self, node_id: str) -> ComposedNode:
+    @transaction("recording that a node is started", write=True, patient=True)
+    def started(self, connection: sa.Connection, node_id: str) -> ComposedNode:
         """Record that a node was started again after a change."""
-
-        def work(connection: sa.Connection) -> ComposedNode:
-            node, claim = _locked(connection, node_id)
-            claim_rows.add_event(connection, "started", claim.id, node.podm)
-            return _written(connection, replace(node, off_until=None))
-
-        return self._database.patient().write(work, "recording that a node is started")
+        node, claim = _locked(connection, node_id)
+        claim_rows.add_event(connection, "started", claim.id, node.podm)
+        return _written(connection, replace(node, off_until=None))
 
     @transaction("reading nodes")
     def overdue(
         self, connection: sa.Connection, nodes: Sequence[ComposedNode]
     ) -> tuple[list[ComposedNode], list[ComposedNode]]:
         """Return the nodes that should have been started again by now, or have taken blocks."""
-        at = float(connection.scalar(sa.select(now())) or 0.0)
+        at = tables.time_s(connection)
         left_off = [one for one in nodes if one.off_until is not None and one.off_until <= at]
         return left_off, [one for one in nodes if one.taken and one.taken_until <= at]
 
@@ -263,17 +257,14 @@ class NodeChanges(Stored):
         """Record that blocks of a node are detached for a plan, which may still fail."""
         node, _ = _locked(connection, node_id)
         taken = tuple(dict.fromkeys((*node.taken, *blocks)))
-        until = float(connection.scalar(sa.select(now())) or 0.0) + ttl_s
+        until = tables.time_s(connection) + ttl_s
         _written(connection, replace(node, taken=taken, taken_until=max(until, node.taken_until)))
 
-    def end_taking(self, node_id: str, blocks: Sequence[str]) -> None:
+    @transaction("ending a plan that takes blocks", write=True, patient=True)
+    def end_taking(self, connection: sa.Connection, node_id: str, blocks: Sequence[str]) -> None:
         """Record that a plan keeps blocks of a node, or that the node has them again."""
-
-        def work(connection: sa.Connection) -> None:
-            node, _ = _locked(connection, node_id)
-            _written(connection, replace(node, taken=_without(node.taken, blocks)))
-
-        self._database.patient().write(work, "ending a plan that takes blocks")
+        node, _ = _locked(connection, node_id)
+        _written(connection, replace(node, taken=_without(node.taken, blocks)))
 
     @transaction("recording lost blocks", write=True)
     def note_lost(
@@ -281,7 +272,7 @@ class NodeChanges(Stored):
     ) -> float:
         """Record whether a reading shows blocks of a node as free; return for how many seconds."""
         node, _ = _locked(connection, node_id)
-        at = float(connection.scalar(sa.select(now())) or 0.0)
+        at = tables.time_s(connection)
         since = (at if node.lost_at is None else node.lost_at) if is_lost else None
         if since != node.lost_at and not dry_run:
             _written(connection, replace(node, lost_at=since))
@@ -337,7 +328,7 @@ def _is_undo_open(connection: sa.Connection, node: ComposedNode) -> bool:
 
 def _hold_for_undo(connection: sa.Connection, claim: Claim, node: ComposedNode) -> None:
     """Move the holds of the changing blocks of a node to its new undo claim."""
-    at, key = float(connection.scalar(sa.select(now())) or 0.0), key_of(node.podm)
+    at, key = tables.time_s(connection), key_of(node.podm)
     old, blocks, id_ = _share_of(claim, node), node.changing, str(node.undo_claim)
     every = _charges_of(connection, node).items()
     charges = {name: min(amount, old.charges.get(name, 0.0)) for name, amount in every}

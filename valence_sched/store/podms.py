@@ -314,16 +314,11 @@ def note_composed(connection: sa.Connection, name: str) -> None:
 
 def note_removal(connection: sa.Connection, name: str, uri: str, freed: Collection[str]) -> None:
     """Remove a node, by its URI, from the stored reading, and free the ``freed`` blocks."""
-    key = key_of(name)
-    row = lock_row(connection, key)
-    found = documents(connection, [key]).get(key)
-    if row is None or found is None:
-        return
-    podm = found.full()
-    rest = tuple(node for node in podm.nodes if node.uri != uri)
-    if len(rest) == len(podm.nodes):
-        return
-    _write_freed(connection, key, row, podm, rest, freed)
+    row, podm = lock_and_load(connection, name)
+    if row is not None and podm is not None:
+        rest = tuple(node for node in podm.nodes if node.uri != uri)
+        if len(rest) < len(podm.nodes):
+            _write_freed(connection, key_of(name), row, podm, rest, freed)
 
 
 def note_changed(
@@ -469,7 +464,7 @@ def store_report(connection: sa.Connection, name: str | tuple[str, str], stats: 
     """
     id_ = podm_id(name)
     row = lock_row(connection, key_of(id_))
-    at = connection.scalar(sa.select(now())) or 0.0
+    at = tables.time_s(connection)
     return _store_report(connection, id_, row, stats, at)
 
 
@@ -563,7 +558,7 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
     """
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)
-    at = float(connection.scalar(sa.select(now())) or 0.0)
+    at = tables.time_s(connection)
     of, changed, unknown = _table.c, dict[str, bytes](), list[PodmUpdate]()
     for key, (name, podm, failure) in by_key.items():
         row = known_rows.get(key)

@@ -26,6 +26,7 @@ from valence_sched.store.tables import CHUNK, chunks, key_of, statement_time
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
 _expired = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time())
+#: The count of each shard of the change log; shard -1 has the number of claims to free.
 _COUNTS = sa.select(_shards.shard, _shards.moved).union_all(
     sa.select(sa.literal(-1), _expired.scalar_subquery())
 )
@@ -34,14 +35,6 @@ TOTALS = sa.select(
     sa.func.coalesce(sa.func.sum(_shards.moved * (_shards.shard + 2)), 0),
     _expired.scalar_subquery(),
 )
-
-
-def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log; key -1 has the number of claims to free.
-
-    Equal counts mean equal decisions.
-    """
-    return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
 
 class LogTotals(NamedTuple):
@@ -142,7 +135,7 @@ def take_snapshot(
     Reads the counts of the shards of the change log, and then only pod managers of shards that
     changed.
     """
-    shards = log_counts(connection)
+    shards = {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != before[shard]]

@@ -7,27 +7,38 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+import msgspec
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from valence_sched.errors import IdentityConflict, InputError, StoreError
+from valence_sched.errors import IdentityConflict, InputError, NameTaken, StoreError, UnknownName
 from valence_sched.model.claim import Usage
 from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.registration import Registration, alters_reading, reregistered
+from valence_sched.model.stats import apply_stats
 from valence_sched.store import (
     claim_rows,
     expiry,
     identities,
     podms,
-    registrations as registry,
     schema,
     snapshot as snapshots,
+    tables,
 )
 from valence_sched.store.claims import Claims, Nodes
-from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
+from valence_sched.store.database import (
+    Database,
+    RowRefused,
+    Stored,
+    StoreUrl,
+    WorkCounts,
+    transaction,
+)
 from valence_sched.store.decisions import Dispatches, StoredDecisions
-from valence_sched.store.document import Quarantine
+from valence_sched.store.document import Quarantine, decoded, readable
 from valence_sched.store.node_changes import NodeChanges
 from valence_sched.store.podms import EncodedPodm, FailedReadings, StoredPodm
 from valence_sched.store.quotas import Quotas
@@ -39,6 +50,7 @@ if TYPE_CHECKING:
     from valence_sched.store.maintenance import Scrub
     from valence_sched.store.zones import ZoneClaimRows, Zones
 
+_registry = tables.registry
 Refusal = StoreError | IdentityConflict  # the error of a reading that was not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until its end
 P = ParamSpec("P")
@@ -58,7 +70,7 @@ def _verb(
     return verb
 
 
-class Store:
+class Store(Stored):
     """A store, open from the start; a context manager that closes its connections.
 
     ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) varies their length. Times that
@@ -136,10 +148,6 @@ class Store:
     def counts(self) -> WorkCounts:
         return self._database.counts
 
-    registrations = _verb(registry.registrations, "reading the registry")
-    register = _verb(registry.register, "registering", write=True)
-    change = _verb(registry.change, "changing the registry", write=True)
-    unregister = _verb(registry.unregister, "unregistering", write=True)
     identities = _verb(identities.known_identities, "reading identities")
     failures = _verb(podms.failures, "reading failures")
     load_podms = _verb(podms.load, "reading pod managers")
@@ -151,6 +159,73 @@ class Store:
     forget_report = _verb(podms.forget_report, "forgetting a report", write=True)
     registry_count = _verb(snapshots.registry_count, "looking")
     events = _verb(claim_rows.events, "reading events")
+
+    @transaction("reading the registry")
+    def registrations(self, connection: Connection) -> list[Registration]:
+        rows = connection.execute(sa.select(_registry.c.name, _registry.c.document))
+        decode = msgspec.json.Decoder(Registration).decode
+        registered = readable(connection, _registry, rows, lambda _name, text: decode(text))
+        return sorted(registered, key=lambda registration: registration.name)
+
+    @transaction("registering", write=True)
+    def register(self, connection: Connection, registration: Registration) -> None:
+        """Register a pod manager; NameTaken or IdentityConflict if the name or service exists."""
+        name = registration.name
+        if connection.scalar(_registered(name)) is not None:
+            hint = "change its registration, or choose another name"
+            raise NameTaken(f"a pod manager named {name!r} is already registered: {hint}")
+        identities.check_free(connection, registration)
+        tables.advance_shard(connection, tables.REGISTRY_SHARD)
+        columns = identities.registration_columns(registration)
+        row = {"podm_key": key_of(name), "name": name, **columns}
+        try:
+            connection.execute(sa.insert(_registry), row)
+        except sa.exc.IntegrityError:  # another process registered it first
+            known = f"pod manager {name!r} or its service is already registered"
+            raise NameTaken(f"{known}: change that registration") from None
+
+    @transaction("changing the registry", write=True)
+    def change(self, connection: Connection, registration: Registration) -> None:
+        """Replace the registration of its name; UnknownName, or errors as for :meth:`register`.
+
+        A missing identity is set by the next reading. Unset properties and changed maxima of blocks
+        also apply to the stored reading.
+        """
+        name, key = registration.name, key_of(registration.name)
+        tables.advance_shard(connection, tables.REGISTRY_SHARD)
+        known: Any = connection.scalar(_registered(name).with_for_update())
+        if known is None:
+            raise _unknown_podm(connection, name)
+        identities.check_free(connection, registration)
+        update = sa.update(_registry).where(_registry.c.podm_key == key)
+        connection.execute(update.values(**identities.registration_columns(registration)))
+        old = decoded(connection, _registry.c.document, name, known)
+        if old and alters_reading(old, registration):
+            row, stored = podms.lock_and_load(connection, name)
+            if row is not None and not row.gone and stored is not None:
+                podm = apply_stats(reregistered(stored, old, registration), row.reported.stats)
+                new = podms.PodmUpdate(key, EncodedPodm(podm), row, row.stats, is_read=False)
+                if new.content_changed:
+                    podms.write(connection, [new])
+        if registration.identity is None:
+            identities.forget_read(connection, name)
+
+    @transaction("unregistering", write=True)
+    def unregister(self, connection: Connection, name: str) -> None:
+        """Remove a registration and the reading; UnknownName, or InUse if it has claims or nodes.
+
+        A pod manager from a file or a catalogue has a reading without a registration.
+        """
+        key = key_of(name)
+        is_registered = connection.scalar(_registered(name).with_for_update()) is not None
+        row = podms.lock_row(connection, key)  # claims lock this row as well
+        if not is_registered and (row is None or row.gone or row.reported.alone):
+            raise _unknown_podm(connection, name)
+        podms.check_unused(connection, name)
+        connection.execute(sa.delete(_registry).where(_registry.c.podm_key == key))
+        if row and not row.gone:
+            podms.forget(connection, key)
+        tables.advance_shard(connection, tables.REGISTRY_SHARD)
 
     def remember(self, podm: FullPodm) -> int:
         """Store a reading; return the generation, which changes with the content.
@@ -274,3 +349,11 @@ class Store:
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> expiry.PurgeCounts:
         return expiry.purge(self._database, older_than_s, dry_run=dry_run)
+
+
+def _registered(name: str) -> sa.Select[tuple[bytes]]:
+    return sa.select(_registry.c.document).where(_registry.c.podm_key == key_of(name))
+
+
+def _unknown_podm(connection: Connection, name: str) -> UnknownName:
+    return UnknownName("pod manager", name, connection.scalars(sa.select(_registry.c.name)))

@@ -165,6 +165,11 @@ class now(FunctionElement[float]):  # noqa: N801
     inherit_cache = True
 
 
+def time_s(connection: sa.Connection) -> float:
+    """Return the present time of the database, in seconds since 1970."""
+    return float(connection.scalar(sa.select(now())) or 0.0)
+
+
 def _compile(element: type[FunctionElement[float]], text: str, *engines: str) -> None:
     for engine in engines:
         compiles(element, engine)(lambda _element, _compiler, **_options: text)

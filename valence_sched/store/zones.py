@@ -75,7 +75,7 @@ class ZoneClaimRows(Stored):
                     return earlier, False
             if group is not None:
                 lock_group(connection, group, generation, id_)
-            at: float = connection.execute(sa.select(now())).scalar_one()
+            at = tables.time_s(connection)
             times = {"created_at": at, "expires_at": at + ttl_s}
             connection.execute(sa.insert(_table).values(**claim_rows.columns(claim), **times))
             return _get(connection, id_), True
