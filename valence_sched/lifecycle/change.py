@@ -280,11 +280,9 @@ class NodeChanger:
                     watch("draining")
                     self.drain(node, chosen.uris)
                     self.checkpoint("drained")
-                cycles = change.power_cycle, self.ttl_s
-                power = _Power(self.store, composer, changes, node, watch, *cycles)
-                steps = _Steps(self, changes, node, power, watch)
-                with power:
-                    made: tuple[nouns.Grant, ...] | None = None
+                steps = _Steps(self, composer, changes, node, watch, change.power_cycle)
+                made: tuple[nouns.Grant, ...] | None = None
+                try:
                     while made is None:
                         try:
                             made = steps.run(chosen, held, record)
@@ -293,6 +291,8 @@ class NodeChanger:
                                 raise steps.failure(refused) from None
                             chosen = chosen._replace(no_room=str(refused))
                             held = self._hold(node, chosen, result, change)
+                finally:
+                    steps.power_on()
         except BaseException:
             if held is not None:  # an attached claim has ended already
                 with contextlib.suppress(errors.SchedulerError):
@@ -300,45 +300,8 @@ class NodeChanger:
             raise
         self.checkpoint("changed")
         after = self.store.nodes.show(node.id)
-        words = {"attached_amounts": made, "done": True, "power_cycled": power.cycled}
+        words = {"attached_amounts": made, "done": True, "power_cycled": steps.cycled}
         return replace(result, node=after, no_room=chosen.no_room, **words)
-
-
-@dataclass(slots=True)
-class _Power:
-    """Shuts a node down before its first change, if ``wanted``, and starts it again in the end."""
-
-    store: Store
-    composer: GuardedComposer
-    changes: Composer
-    node: nouns.ComposedNode
-    watch: Callable[[str], None]
-    wanted: bool
-    ttl_s: float
-    cycled: bool = False
-
-    def off(self) -> None:
-        """Shut the node down; PodmError if it stays on."""
-        if self.cycled or not self.wanted or self.composer.reads.is_on(self.node.uri) is False:
-            return
-        self.cycled = True
-        self.watch("shutting down")
-        self.store.node_changes.shut_down(self.node.id, self.ttl_s)
-        self.changes.set_power(self.node.uri, False, self.watch)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_error: object) -> None:
-        if not self.cycled:
-            return
-        self.watch("starting")
-        try:
-            self.changes.set_power(self.node.uri, True, self.watch)
-            self.store.node_changes.started(self.node.id)
-        except errors.SchedulerError as error:
-            where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
-            raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
 
 
 class _Refused(Exception):
@@ -357,15 +320,20 @@ class _Done(NamedTuple):
     made: tuple[nouns.Grant, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Steps:
-    """One connection to the pod manager of a node, on which its blocks are changed in steps."""
+    """One connection to the pod manager of a node, on which its blocks are changed in steps.
+
+    If it ``cycles``, the node is shut down before its first change, and started again in the end.
+    """
 
     changer: NodeChanger
+    composer: GuardedComposer
     changes: Composer
     node: nouns.ComposedNode
-    power: _Power
     watch: Callable[[str], None]
+    cycles: bool
+    cycled: bool = False
 
     def run(
         self, chosen: ChosenParts, held: nouns.Claim | None, record: ChangeRecord
@@ -401,29 +369,35 @@ class _Steps:
                 self.changer.store.node_changes.end_undo(undo_claim, note)
         return tuple(made for one in done for made in one.made)
 
+    def power_off(self) -> None:
+        """Shut the node down if it cycles; PodmError if it stays on."""
+        if self.cycled or not self.cycles or self.composer.reads.is_on(self.node.uri) is False:
+            return
+        self.cycled = True
+        self.watch("shutting down")
+        self.changer.store.node_changes.shut_down(self.node.id, self.changer.ttl_s)
+        self.changes.set_power(self.node.uri, False, self.watch)
+
+    def power_on(self) -> None:
+        """Start the node if it was shut down; Unverified if it cannot be started."""
+        if not self.cycled:
+            return
+        self.watch("starting")
+        try:
+            self.changes.set_power(self.node.uri, True, self.watch)
+            self.changer.store.node_changes.started(self.node.id)
+        except errors.SchedulerError as error:
+            where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
+            raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
+
     def _attach(self, held: nouns.Claim, record: ChangeRecord) -> _Done:
         """Attach held blocks and amounts."""
         (share,) = held.parts[0].shares
         self._start_attaching(held.id)
-        changed = self._change(share.blocks, ())
-        missing = _missing(changed, share.blocks)
-        found: Change | AmountChange = changed
-        if found.is_known and not missing:
-            found = made = self._change_amounts("attach", share.grants)
-            if made.amounts is not None and len(made.amounts) == len(share.grants):
-                pairs = zip(made.amounts, share.grants, strict=True)
-                new = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
-                self._finish(record, new)
-                return _Done(functools.partial(self._undo_attached, share.blocks, new), new)
-            self._refuse_unsure(made, "ATTACHING", made.reason)
-            self._refuse_left(made, _uris(made.amounts), "ATTACHING", made.reason)
-        why = found.reason
-        self._refuse_unsure(found, "ATTACHING", why)
-        if gained := [uri for uri in share.blocks if uri not in missing]:
-            undone = self._change((), gained)
-            self._refuse_left(undone, _present(undone, gained), "ATTACHING", why)
-        self._cancel(why)
-        raise _Refused(found)
+        pairs = zip(self._move(True, share.blocks, share.grants), share.grants, strict=True)
+        made = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
+        self._finish(record, made)
+        return _Done(functools.partial(self._undo_attached, share.blocks, made), made)
 
     def _detach(
         self,
@@ -434,25 +408,44 @@ class _Steps:
     ) -> _Done:
         """Detach blocks and amounts; an undo claim then holds the blocks."""
         self._start_detaching(blocks, amounts, undo_claim)
-        changed = self._change((), blocks)
-        present = _present(changed, blocks)
+        self._move(False, blocks, amounts)
+        self._finish(record)
+        return _Done(functools.partial(self._attach_again, undo_claim or "", blocks))
+
+    def _move(
+        self, attaches: bool, blocks: Sequence[str], amounts: tuple[nouns.Grant, ...]
+    ) -> tuple[nouns.Grant, ...]:
+        """Attach or detach all blocks, then all amounts; return the amounts that exist.
+
+        Otherwise the blocks are moved back, the change is cancelled, and _Refused is raised.
+        """
+        state: nouns.State = "ATTACHING" if attaches else "DETACHING"
+        changed = self._change(blocks, attaches)
+        moved = [uri for uri in blocks if uri not in _unmoved(changed, blocks, attaches)]
         found: Change | AmountChange = changed
-        if found.is_known and not present:
-            found = left = self._change_amounts("detach", amounts)
-            if left.amounts == ():
-                self._finish(record)
-                return _Done(functools.partial(self._attach_again, undo_claim or "", blocks))
-            if left.amounts is not None and (gone := len(amounts) - len(left.amounts)):
+        if found.is_known and len(moved) == len(blocks):
+            found = rest = self._change_amounts(attaches, amounts)
+            if rest.amounts is not None and len(rest.amounts) == attaches * len(amounts):
+                return rest.amounts
+            if attaches:
+                self._refuse_unsure(rest, state, rest.reason)
+                self._refuse_left(rest, _uris(rest.amounts), state, rest.reason)
+            elif rest.amounts is not None and (gone := len(amounts) - len(rest.amounts)):
                 why = f"{gone} of {format_count(len(amounts), 'amount')} deleted"
-                text = f"{self._stays('DETACHING')}: {why}: {left.reason} ({RECONCILE_HINT})"
+                text = f"{self._stays(state)}: {why}: {rest.reason} ({RECONCILE_HINT})"
                 raise errors.Unverified(text)
         why = found.reason
-        self._refuse_unsure(found, "DETACHING", why)
-        if lost := [uri for uri in blocks if uri not in present]:
-            undone = self._change(lost, ())
-            self._refuse_left(undone, _missing(undone, lost), "DETACHING", why)
+        self._refuse_unsure(found, state, why)
+        if moved:
+            self._move_back(moved, not attaches, state, why)
         self._cancel(why)
         raise _Refused(found)
+
+    def _move_back(
+        self, blocks: Sequence[str], attaches: bool, state: nouns.State, why: str
+    ) -> None:
+        undone = self._change(blocks, attaches)
+        self._refuse_left(undone, _unmoved(undone, blocks, attaches), state, why)
 
     def _undo_attached(
         self, blocks: Sequence[str], made: tuple[nouns.Grant, ...], why: str
@@ -460,9 +453,8 @@ class _Steps:
         keeps = f"keeps {', '.join((*blocks, *_uris(made)))}: attached, but nothing was detached"
         with self._undoing(keeps, why):
             self._start_detaching(blocks, made)
-        undone = self._change((), blocks)
-        self._refuse_left(undone, _present(undone, blocks), "DETACHING", why)
-        rest = self._change_amounts("detach", made)
+        self._move_back(blocks, False, "DETACHING", why)
+        rest = self._change_amounts(False, made)
         self._refuse_left(rest, _uris(rest.amounts), "DETACHING", why)
         self._finish(ChangeRecord())
 
@@ -470,8 +462,7 @@ class _Steps:
         lacks = f"lacks {', '.join(blocks)}: detached, but nothing was attached"
         with self._undoing(lacks, why):
             self._start_attaching(undo_claim)
-        undone = self._change(blocks, ())
-        self._refuse_left(undone, _missing(undone, blocks), "ATTACHING", why)
+        self._move_back(blocks, True, "ATTACHING", why)
         self._finish(ChangeRecord())
 
     @contextlib.contextmanager
@@ -502,46 +493,45 @@ class _Steps:
         self.changer.store.effects.note("node", self.node.id, text)
         self.changer.checkpoint(state.lower())
 
-    def _change(self, attach: Sequence[str], detach: Sequence[str]) -> Change:
+    def _change(self, blocks: Sequence[str], attaches: bool) -> Change:
         """Change the node once; after an error, its blocks are unknown.
 
         Other blocks that the node loses by the change are attached again, or else it is unknown.
         """
-        if not (attach or detach):
+        if not blocks:
             return Change(self.node.blocks)
+        attach, detach = (blocks, ()) if attaches else ((), blocks)
         try:
-            self.power.off()
+            self.power_off()
         except errors.PodmError as error:
             return Change(self.node.blocks, str(error))
-        names = tails(attach or detach)
-        self.watch(f"{'attaching' if attach else 'detaching'} {names}")
+        self.watch(f"{'attaching' if attaches else 'detaching'} {tails(blocks)}")
         found = self._change_once(attach, detach)
         if lost := [uri for uri in found.lost if uri in self.node.blocks]:
             self.watch(f"attaching {tails(lost)} again")
             why, found = found.reason, self._change_once((*attach, *lost), detach)
-            if _missing(found, lost):
+            if _unmoved(found, lost, True):
                 found = Change(None, "; ".join(filter(None, (why, found.reason))))
-        self.changer.checkpoint("attached" if attach else "detached")
+        self.changer.checkpoint("attached" if attaches else "detached")
         return found
 
-    def _change_amounts(self, verb: str, some: tuple[nouns.Grant, ...]) -> AmountChange:
+    def _change_amounts(self, attaches: bool, some: tuple[nouns.Grant, ...]) -> AmountChange:
         """Attach all amounts or none, or detach amounts; after an error, they are unknown."""
         if not some:
             return AmountChange(())
-        attaches, node = verb == "attach", self.changer.store.nodes.show(self.node.id)
-        before = () if attaches else some
+        node, verb = self.changer.store.nodes.show(self.node.id), "attach" if attaches else "detach"
         grants, amounts = (some, node.amounts) if attaches else (node.grants_of(some), some)
         wanted = replace(nouns.request_from_node(self.node), grants=grants, amounts=amounts)
         try:
             composer = amount_changer(self.changes)
-            self.power.off()
+            self.power_off()
             self.watch(f"{verb}ing {tails(_uris(some))}")
             if attaches:
                 found = composer.attach_amounts(wanted, self.node.uri, self.watch)
             else:
                 found = composer.detach_amounts(wanted, self.node.uri, self.watch)
         except errors.PodmError as error:  # before a write
-            found = AmountChange(before, str(error))
+            found = AmountChange(() if attaches else some, str(error))
         except Exception as error:
             found = AmountChange(None, f"{errors.describe_error(error)} (please report this)")
         self.changer.checkpoint(f"{verb}ed amounts")
@@ -553,7 +543,7 @@ class _Steps:
         except errors.PodmError as error:  # before a write
             found: Sequence[str] | None = None
             with contextlib.suppress(errors.PodmError):
-                found = self.power.composer.reads.node_blocks(self.node.uri)
+                found = self.composer.reads.node_blocks(self.node.uri)
             return Change(None if found is None else tuple(found), str(error))
         except Exception as error:
             return Change(None, f"{errors.describe_error(error)} (please report this)")
@@ -645,12 +635,8 @@ def _uris(amounts: Sequence[nouns.Grant] | None) -> tuple[str, ...]:
     return tuple(one.uri for one in amounts or ())
 
 
-def _missing(found: Change, blocks: Sequence[str]) -> list[str]:
-    return [uri for uri in blocks if uri not in (found.blocks or ())]
-
-
-def _present(found: Change, blocks: Sequence[str]) -> list[str]:
-    return [uri for uri in blocks if uri in (found.blocks or ())]
+def _unmoved(found: Change, blocks: Sequence[str], attaches: bool) -> list[str]:
+    return [uri for uri in blocks if (uri in (found.blocks or ())) is not attaches]
 
 
 def _is_gone(name: str, node: nouns.ComposedNode, change: NodeChange) -> bool:
