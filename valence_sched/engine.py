@@ -122,7 +122,6 @@ class Engine(scheduler.OwnScheduler):
             self._config.zone_password,
             self._effects,
             podms=self._podms_of_zone,
-            reports=self._state.reports,
             now=self._sources.now,
         )
 

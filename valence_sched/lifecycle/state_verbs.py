@@ -125,13 +125,6 @@ class StateVerbs:
             raise self._never_reported(podm, reports)
         return reports[podm]
 
-    def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        """Return stats, age in seconds and time of the last report of each pod manager, by name."""
-        found = self.registry.reports().items()
-        ages_s = {name: one.age_s for name, one in found if one.age_s is not None}
-        times = {name: one.at for name, one in found if one.at is not None}
-        return {name: one.stats for name, one in found}, ages_s, times
-
     def forget_report(self, podm: str) -> None:
         if self.registry.empty:
             raise self._never_reported(podm, ())

@@ -70,10 +70,9 @@ def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
 
 
 class PurgeCounts(NamedTuple):
-    """The numbers of deleted records, or of records to delete."""
+    """The numbers of deleted claims and decisions, or of those to delete."""
 
     claims: int
-    events: int
     decisions: int
 
 
@@ -86,14 +85,12 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "counting old records")
-    claims = events = 0
-    while True:
+    claims, deleted = 0, CHUNK
+    while deleted == CHUNK:
         deleted = database.write(lambda c: _delete_claims(c, older_than_s), "deleting claims")
-        claims, events = claims + deleted.claims, events + deleted.events
-        if deleted.claims < CHUNK:
-            break
+        claims += deleted
     rest = database.write(lambda c: _delete_rest(c, older_than_s), "deleting old records")
-    return PurgeCounts(claims + rest.claims, events + rest.events, rest.decisions)
+    return PurgeCounts(claims + rest.claims, rest.decisions)
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
@@ -110,50 +107,45 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
 
 
 def _old_rows(older_than_s: float) -> dict[sa.Table, sa.ColumnElement[bool]]:
+    """Return the conditions of old rows by table, without claims."""
     before, zone_claim = statement_time() - older_than_s, tables.zone_claims.c
+    # a caller may repeat a request that is running or was just answered; no decision takes longer
+    unused = statement_time() - max(older_than_s, RECORD_S)
     has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
     has_ended = zone_claim.state.in_(FINAL_STATES)
     return {
-        _events: sa.and_(_events.c.at < before, ~has_claim),
-        _decisions: _decisions.c.decided_at < before,
         tables.zone_claims: sa.and_(has_ended, zone_claim.created_at < before),
+        _decisions: _decisions.c.decided_at < before,
+        _events: sa.and_(_events.c.at < before, ~has_claim),
+        tables.dispatches: tables.dispatches.c.sent_at < before,
+        tables.records: tables.records.c.at < unused,
+        tables.group_generations: tables.group_generations.c.moved_at < unused,
     }
 
 
-def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
+def _delete_claims(connection: sa.Connection, older_than_s: float) -> int:
     query = sa.select(_claims.c.id).where(_purgeable(older_than_s)).order_by(_claims.c.id)
     ids = connection.scalars(query.limit(CHUNK)).all()
-    if not ids:
-        return PurgeCounts(0, 0, 0)
-    events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
-    claim_rows.delete_charges(connection, ids)
-    connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
-    return PurgeCounts(len(ids), events.rowcount, 0)
+    if ids:
+        connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
+        claim_rows.delete_charges(connection, ids)
+        connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
+    return len(ids)
 
 
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     old = _old_rows(older_than_s).items()
-    deleted = [connection.execute(sa.delete(table).where(where)).rowcount for table, where in old]
-    events, decisions, zones = deleted
-    # a caller may repeat a request that is running or was just answered
-    over = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
-    connection.execute(sa.delete(tables.records).where(over))
-    sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
-    connection.execute(sa.delete(tables.dispatches).where(sent))
-    # groups that have not changed for longer than any decision takes
-    groups, old_s = tables.group_generations, max(older_than_s, RECORD_S)
-    connection.execute(sa.delete(groups).where(groups.c.moved_at < statement_time() - old_s))
-    return PurgeCounts(zones, events, decisions)
+    deleted = {one: connection.execute(sa.delete(one).where(where)).rowcount for one, where in old}
+    return PurgeCounts(deleted[tables.zone_claims], deleted[_decisions])
 
 
 def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
-    def count(table: sa.Table, where: sa.ColumnElement[bool]) -> int:
-        return connection.scalar(sa.select(sa.func.count()).select_from(table).where(where)) or 0
-
-    old, purgeable = _old_rows(older_than_s), _purgeable(older_than_s)
-    old[_events] |= _events.c.claim_id.in_(sa.select(_claims.c.id).where(purgeable))
-    events, decisions, zones = (count(table, where) for table, where in old.items())
-    return PurgeCounts(count(_claims, purgeable) + zones, events, decisions)
+    old = {**_old_rows(older_than_s), _claims: _purgeable(older_than_s)}
+    claims, zones, decisions = (
+        connection.scalar(sa.select(sa.func.count()).select_from(one).where(old[one])) or 0
+        for one in (_claims, tables.zone_claims, _decisions)
+    )
+    return PurgeCounts(claims + zones, decisions)
 
 
 TOLERANCE_S = 5.0  # smaller clock corrections are common

@@ -5,14 +5,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.model import zone_registry as nouns
 from valence_sched.model.diagnostic import EffectLog
-from valence_sched.model.hardware import PodmOverview
+from valence_sched.model.hardware import PodmOverview, StatsReport
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.scheduler import TREE_S
 from valence_sched.model.zone import ZoneSettings
@@ -39,12 +39,14 @@ class StateOpener(Protocol):
     def store(self) -> Store:
         """Return the open state; create it if needed."""
 
+    def reports(self) -> Mapping[str, StatsReport]:
+        """Return the last reports of the zone's own pod managers by name."""
+
 
 class ZoneRegistry:
     """The verbs about zones, over the child zones in a state and the zone's own ``podms``.
 
-    ``settings_file`` is the source of ``settings``, named in messages. ``reports`` returns the
-    reports of the zone's own pod managers with their ages and times.
+    ``settings_file`` is the source of ``settings``, named in messages.
     """
 
     def __init__(
@@ -55,19 +57,18 @@ class ZoneRegistry:
         password: Callable[[nouns.ZoneRegistration], str | None],
         effects: EffectLog,
         podms: Callable[[], Sequence[PodmOverview]],
-        reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]],
         now: Callable[[], datetime],
     ) -> None:
         self._settings, self._settings_file, self._effects = settings, settings_file, effects
-        self._podms, self._reports, self._now = podms, reports, now
+        self._podms, self._now = podms, now
         self._state, self._password, self._logins = state, password, ChildLogins()
         self._interval_s = settings.poll_interval_s
 
     def zone_info(self) -> nouns.ZoneInfo:
-        reports, ages_s, _ = self._reports()
         enabled = (one.report for one in self.zones() if one.registration.enabled)
         below = [one.info for one in enabled if one.is_active and one.info is not None]
-        return zone_info(self.own_id(), self._settings, self._podms(), reports, ages_s, below)
+        reports = self._state.reports()
+        return zone_info(self.own_id(), self._settings, self._podms(), reports, below)
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()

@@ -60,11 +60,9 @@ class KeystoneTokens:
     ) -> None:
         self._login, self._password = login, password
         self._verify, self._timeout_s = verify, timeout_s
-        self._lock = threading.Lock()
-        self._known: v3.Password | None = None
 
     def token(self) -> str:
-        plugin, where = self._plugin(), self._login.auth_url
+        plugin, where = self._plugin, self._login.auth_url
         from keystoneauth1 import exceptions, session
 
         try:
@@ -82,25 +80,23 @@ class KeystoneTokens:
 
     def renew(self) -> None:
         """Forget the token after a service refused it."""
-        self._plugin().invalidate()
+        self._plugin.invalidate()
 
+    @functools.cached_property
     def _plugin(self) -> "v3.Password":
         try:
             from keystoneauth1.identity import v3
         except ImportError:
             raise CredentialError(INSTALL) from None
-        with self._lock:
-            if self._known is None:
-                self._known = v3.Password(
-                    self._login.auth_url,
-                    username=self._login.username,
-                    password=self._password,
-                    user_domain_name=self._login.user_domain,
-                    project_name=self._login.project,
-                    project_domain_name=self._login.project_domain,
-                    include_catalog=False,
-                )
-            return self._known
+        return v3.Password(
+            self._login.auth_url,
+            username=self._login.username,
+            password=self._password,
+            user_domain_name=self._login.user_domain,
+            project_name=self._login.project,
+            project_domain_name=self._login.project_domain,
+            include_catalog=False,
+        )
 
 
 class ChildLogins:

@@ -56,17 +56,16 @@ def zone_info(
     id_: str,
     settings: zone.ZoneSettings,
     podms: Iterable[hardware.PodmOverview],
-    reports: Mapping[str, Mapping[str, Any]],
-    ages_s: Mapping[str, float],
+    reports: Mapping[str, hardware.StatsReport],
     below: Iterable[ZoneInfo] = (),
 ) -> ZoneInfo:
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
     alive = {one.podm.id for one in found if one.podm.enabled and one.podm.status != "Offline"}
-    heard = (podm for podm in sorted(reports) if podm in alive)
-    fresh = [reports[podm] for podm in heard if ages_s.get(podm, math.inf) <= fresh_s]
+    heard = [reports[podm] for podm in sorted(reports) if podm in alive]
+    fresh = (one for one in heard if one.age_s is not None and one.age_s <= fresh_s)
     free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
-    reported = (numbers for stats in fresh for numbers in _reported(stats))
+    reported = (numbers for one in fresh for numbers in _reported(one.stats))
     ranges = rolled_up([*free, *reported], [info.services for info in below])
     return ZoneInfo(
         id=id_,

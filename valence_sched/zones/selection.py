@@ -71,14 +71,13 @@ class Selected:
     request: Request | None = None
 
 
-class _LostZone(Exception):
-    """A zone with a chosen node no longer answers."""
+class _Outdated(Exception):
+    """A zone with a chosen node is silent, or the mix was completed from outdated supplies.
 
+    ``supplies`` are the present supplies, if known.
+    """
 
-class _OtherSupplies(Exception):
-    """The mix was completed from outdated supplies; ``supplies`` are the present ones, if known."""
-
-    def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
+    def __init__(self, supplies: nouns.ZoneSupplies | UnsetType = UNSET) -> None:
         super().__init__()
         self.supplies = supplies
 
@@ -130,8 +129,8 @@ class ZoneSelection:
         self._complete_mix()
         try:
             offers = self._best_offers(limit)
-        except _OtherSupplies as other:
-            self._begin_anew(other.supplies)
+        except _Outdated as outdated:
+            self._begin_anew(outdated.supplies)
             offers = self._best_offers(limit)
         return offers, self._noted
 
@@ -174,10 +173,8 @@ class ZoneSelection:
             try:
                 begin()
                 self._noted.nodes = self._with_alternates(self._nodes())
-            except _LostZone:
-                begin = self._begin_anew
-            except _OtherSupplies as other:
-                begin = functools.partial(self._begin_anew, other.supplies)
+            except _Outdated as outdated:
+                begin = functools.partial(self._begin_anew, outdated.supplies)
             else:
                 return self._noted
 
@@ -319,7 +316,7 @@ class ZoneSelection:
         if self._unconfirmed is not None:
             expected, self._unconfirmed = self._unconfirmed, None
             if answer.supplies != expected:
-                raise _OtherSupplies(answer.supplies)
+                raise _Outdated(answer.supplies)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
         for name in answer.unknown_podms if not self._noted.silent else ():
@@ -346,7 +343,7 @@ class ZoneSelection:
         tokens = (*query.taken, *(other.token for other in query.others))
         zones = {f"{self._zones[token]}/" for token in tokens}
         if any(zone.startswith(f"{one.zone}/") for one in silent for zone in zones):
-            raise _LostZone
+            raise _Outdated
 
     def _bounded(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
         left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)

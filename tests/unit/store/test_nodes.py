@@ -318,21 +318,21 @@ class TestPurge:
         self.age()
         recent = self.create("c2")
         self.one.claims.release(recent.id)
-        self.assertEqual((1, 1, 1), self.one.purge(DAY_S, dry_run=True))
+        self.assertEqual((1, 1), self.one.purge(DAY_S, dry_run=True))
         self.assertEqual(3, self.count(tables.claims))
-        self.assertEqual((1, 1, 1), self.one.purge(DAY_S))
+        self.assertEqual((1, 1), self.one.purge(DAY_S))
         self.assertEqual({active.id, recent.id}, {id_ for (id_,) in self.execute(
             sa.select(tables.claims.c.id))})  # fmt: skip
         self.assertEqual(["held", "released"], [one.kind for one in self.one.events(recent.id)])
         with self.assertRaises(UnknownName):
             self.one.decisions.get("d")
-        self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
+        self.assertEqual((0, 0), self.one.purge(DAY_S))
 
     def test_a_claim_that_ended_lately_stays_however_old_it_is(self):
         claim = self.create("c0")
         self.age()
         self.one.claims.release(claim.id)
-        self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
+        self.assertEqual((0, 0), self.one.purge(DAY_S))
         self.assertEqual("RELEASED", self.one.claims.show(claim.id).state)
 
     def test_a_claim_with_a_node_stays(self):
@@ -341,7 +341,7 @@ class TestPurge:
         node = ComposedNode(id="n", podm="p", uri="/n", claim=claim.id, blocks=("c0",))
         self.one.claims.finish_composing(claim.id, [node])
         self.age()
-        self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
+        self.assertEqual((0, 0), self.one.purge(DAY_S))
 
     def test_a_claim_that_still_holds_something_stays(self):
         claim = self.create("c0")
@@ -349,7 +349,7 @@ class TestPurge:
         self.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(ended))
         self.age()
         for dry_run in (True, False):
-            self.assertEqual((0, 0, 0), self.one.purge(DAY_S, dry_run=dry_run))
+            self.assertEqual((0, 0), self.one.purge(DAY_S, dry_run=dry_run))
 
     def test_an_old_event_stays_with_its_claim_and_goes_without(self):
         claim = self.create("c0")
@@ -358,13 +358,13 @@ class TestPurge:
         self.execute(sa.insert(tables.events).values(row))
         self.age()
         for dry_run in (True, False):
-            self.assertEqual((0, 1, 0), self.one.purge(DAY_S, dry_run=dry_run))
+            self.assertEqual((0, 0), self.one.purge(DAY_S, dry_run=dry_run))
+            self.assertEqual(2 if dry_run else 1, self.count(tables.events))
         self.assertEqual(["held", "composing"], [it.kind for it in self.one.events(claim.id)])
-        self.assertEqual(1, self.count(tables.events))
 
     def test_many_go_some_at_a_time(self):
         row = {"state": "EXPIRED", "content": "", "created_at": 1.0, "document": b"[]"}
         self.execute(sa.insert(tables.claims), [{"id": f"x{n}", **row} for n in range(1203)])
         before = self.one.counts.transactions
-        self.assertEqual((1203, 0, 0), self.one.purge(DAY_S))
+        self.assertEqual((1203, 0), self.one.purge(DAY_S))
         self.assertEqual(4, self.one.counts.transactions - before)

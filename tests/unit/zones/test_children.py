@@ -329,6 +329,9 @@ class State:
     def store(self) -> Store:
         return Store(self.where)
 
+    def reports(self):
+        return {}
+
 
 class RegistryCase(unittest.TestCase):
     """Each test has its own state, which does not exist yet."""
@@ -341,7 +344,7 @@ class RegistryCase(unittest.TestCase):
         self.registry = self.with_settings(ROUTING)
 
     def with_settings(self, settings: ZoneSettings) -> ZoneRegistry:
-        own = (tuple, lambda: ({}, {}, {}), lambda: datetime.now(UTC))
+        own = (tuple, lambda: datetime.now(UTC))
         file = "/etc/zone.yaml"
         return ZoneRegistry(settings, file, self.state, self.password, EffectLog(), *own)
 

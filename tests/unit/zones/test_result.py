@@ -19,7 +19,7 @@ from valence_sched.model.decision import (
     PoolRef,
     SilentZone,
 )
-from valence_sched.model.hardware import PodmOverview, PodmSummary
+from valence_sched.model.hardware import PodmOverview, PodmSummary, StatsReport
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.lifecycle import Event, UnverifiedNode
 from valence_sched.model.policy import Policy
@@ -304,8 +304,8 @@ def overview(name, *, status="Online", enabled=True, stocks=None, **amounts):
 
 
 def info(*podms, settings=SETTINGS, reports=None, age_s=1.0):
-    reports = reports or {}
-    return zone_info("1f", settings, podms, reports, dict.fromkeys(reports, age_s))
+    told = {name: StatsReport(stats=stats, age_s=age_s) for name, stats in (reports or {}).items()}
+    return zone_info("1f", settings, podms, told)
 
 
 class TestZoneInfo(unittest.TestCase):
@@ -342,7 +342,7 @@ class TestZoneInfo(unittest.TestCase):
         below = [ZoneInfo(name="a", capabilities={"os": ("bsd",)},
                           services={"compute_cores": (1.0, 4.0), "storage_drives": (2.0, 2.0)}),
                  ZoneInfo(name="b", services={"compute_cores": (3.0, 9.0)})]  # fmt: skip
-        found = zone_info("1f", SETTINGS, [overview("h", cores=(5, 8))], {}, {}, below)
+        found = zone_info("1f", SETTINGS, [overview("h", cores=(5, 8))], {}, below)
         self.assertEqual(
             {"compute_cores": (1.0, 9.0), "storage_drives": (2.0, 2.0)}, found.services
         )
