@@ -37,6 +37,7 @@ _UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "no
 #: The column of each field; the first column, the id, identifies a row in messages.
 _FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "idempotency_key"}
 _INSERT = sa.insert(_table)
+MOST_EVENTS = 1000
 
 
 class ClaimFinder(Generic[C]):
@@ -204,29 +205,24 @@ def find_by_key(
     return claim
 
 
-def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
-    """Return the ``last`` events of one claim or of all, the oldest first.
+def events(connection: sa.Connection, claim: str) -> list[Event]:
+    """Return the last ``MOST_EVENTS`` events of a claim, the oldest first.
 
-    The creation of a claim is read from its row.
+    The creation of the claim is read from its row.
     """
     of, claims = tables.events.c, _table.c
     later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
+    later = later.where(of.claim_id == claim).order_by(of.number.desc()).limit(MOST_EVENTS)
     created = sa.select(claims.id, claims.created_at, claims.owner, claims.document)
-    if claim is not None:
-        later, created = later.where(of.claim_id == claim), created.where(claims.id == claim)
-    created = created.order_by(claims.created_at.desc(), claims.id.desc())
-    rows = connection.execute(later.order_by(of.number.desc()).limit(last)).mappings().all()
-    firsts = connection.execute(created.limit(last)).all()
+    rows = connection.execute(later).mappings().all()
+    firsts = connection.execute(created.where(claims.id == claim))
 
     def creation(claim_id: str, at: float, owner: str | None, document: bytes) -> Event:
         kind = "prepared" if len(decode_parts(document)) > 1 else "held"
         return Event(at=at, kind=kind, claim=claim_id, words=owner)
 
-    history = [*readable(connection, _table, reversed(firsts), creation)]
-    history += [Event(**row) for row in reversed(rows)]
-    if claim is None:  # the creation of a claim is its first event
-        history.sort(key=lambda event: event.at)
-    return history[-last:]
+    history = [*readable(connection, _table, firsts, creation)]
+    return [*history, *(Event(**row) for row in reversed(rows))][-MOST_EVENTS:]
 
 
 #: The lock comes first: the other parts read its result. A statement that waited for the lock

@@ -414,12 +414,17 @@ class TestLostAnswers(StoreCase):
         def composed():
             claim = self.composing()
             self.one.claims.finish_composing(claim, [self.node(claim)])
+            return claim
 
-        def forgotten(_):
+        def forgotten(claim):
             self.assertEqual(([], []), (self.one.nodes.list(), self.one.claims.list()))
-            self.assertEqual(1, [one.kind for one in self.one.events()].count("gone"))
+            self.assertEqual(1, [one.kind for one in self.one.events(claim)].count("gone"))
 
-        self.each(composed, lambda _: self.one.nodes.forget("n"), forgotten)
+        def forget(claim):
+            self.one.nodes.forget("n")
+            return claim
+
+        self.each(composed, forget, forgotten)
 
     def test_a_reading_moves_a_generation_once(self):
         def moved(generation):

@@ -108,7 +108,12 @@ class DamageCase:
             "decisions": {one.id for one in store.decisions.newest(9)},
             "zones": {one.registration.name for one in store.zones.list()},
             "zone claims": {one.owner for one in store.zone_claims.list()},
-            "events": {one.words for one in store.events() if one.kind == "held"},
+            "events": {
+                one.words
+                for (claim,) in self.execute(sa.select(tables.claims.c.id))
+                for one in store.events(claim)
+                if one.kind == "held"
+            },
         }
 
 
