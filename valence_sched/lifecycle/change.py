@@ -28,16 +28,10 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
-from valence_sched.lifecycle.compose import (
-    RECONCILE_HINT,
-    Connector,
-    connected,
-    node_conflicts,
-    tails,
-)
+from valence_sched.lifecycle.compose import Connector, connected, node_conflicts, tails
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
-from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
+from valence_sched.model.diagnostic import RECONCILE_HINT, NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NodeRequest, Toleration

@@ -22,13 +22,11 @@ from valence_sched import errors
 from valence_sched.drivers.composer import Composer
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
-from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
+from valence_sched.model.diagnostic import RECONCILE_HINT, NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
 Connector = Callable[[str], contextlib.AbstractContextManager[GuardedComposer]]
-
-RECONCILE_HINT = "podm claim reap reconciles it"
 
 
 @dataclass(frozen=True, slots=True)

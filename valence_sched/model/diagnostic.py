@@ -171,6 +171,9 @@ def held_state(claim_id: str) -> str:
     return f"is HELD: {compose} composes it, {release} ends it"
 
 
+RECONCILE_HINT = "podm claim reap reconciles it"
+
+
 def unsure_state(state: str, claim_id: str) -> str:
     """Return an unverified state of a claim, and the command that checks it."""
     return f"may be {state}: check it with podm claim show {claim_id}"

@@ -17,17 +17,8 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.errors import ClaimLost
-from valence_sched.model.claim import (
-    ACTIVE_STATES,
-    CHANGING_STATES,
-    COMPOSED_STATES,
-    FINAL_STATES,
-    Claim,
-    ClaimPart,
-    ComposedNode,
-    State,
-    made_grants,
-)
+from valence_sched.model import claim as nouns
+from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, State
 from valence_sched.model.decision import Report
 from valence_sched.model.diagnostic import EffectLog, held_state, unsure_state
 from valence_sched.model.inventory import to_json
@@ -237,7 +228,7 @@ class Claims:
         unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
         sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
         times = {"expires_at": expires_at, "sweep_at": sweep_at}
-        for state in ("HELD", *CHANGING_STATES):
+        for state in ("HELD", *nouns.CHANGING_STATES):
             if change_state(connection, claim_id, [state], state, unexpired, **times):
                 return claim_rows.get(connection, claim_id)
         raise state_error(connection, claim_id, "only a held claim can be renewed")
@@ -257,10 +248,10 @@ class Claims:
                 raise errors.InUse(
                     f"node {node} was composed from claim {claim_id}: delete the node"
                 )
-            states: tuple[State, ...] = ("PREPARED", "HELD", *COMPOSED_STATES)
+            states: tuple[State, ...] = ("PREPARED", "HELD", *nouns.COMPOSED_STATES)
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
-        self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
+        self._end(self._database, claim_id, work, nouns.FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
         """End a claim that left nothing on a pod manager; count a failure of ``refused_by``."""
@@ -308,13 +299,13 @@ class Claims:
             ClaimState: the claim was not being composed.
             ClaimLost: another claim holds a block of a node.
         """
-        made = {one.id: made_grants(one.grants) for one in nodes if one.is_placed}
+        made = {one.id: nouns.made_grants(one.grants) for one in nodes if one.is_placed}
 
         def work(connection: sa.Connection) -> Claim:
             for key in sorted({key_of(one.podm) for one in nodes if made.get(one.id)}):
                 podms.lock_row(connection, key)
             claim = claim_rows.get(connection, claim_id)
-            if claim.state in COMPOSED_STATES and claim_rows.are_written(connection, nodes):
+            if claim.state in nouns.COMPOSED_STATES and claim_rows.are_written(connection, nodes):
                 return claim
             if claim.state == "COMPOSING":
                 reassign_blocks(connection, claim, nodes)
@@ -347,7 +338,7 @@ class Claims:
 
     def list_stuck(self) -> Sequence[Claim]:
         """Return claims whose nodes are still being composed or changed after their expiry."""
-        stuck = _claims.c.state.in_(CHANGING_STATES), _claims.c.expires_at <= statement_time()
+        stuck = _claims.c.state.in_(nouns.CHANGING_STATES), _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
     def expire(self) -> None:
@@ -364,7 +355,7 @@ class Claims:
 
     def list(
         self,
-        states: Sequence[State] = ACTIVE_STATES,
+        states: Sequence[State] = nouns.ACTIVE_STATES,
         podm: str | None = None,
         owner: str | None = None,
     ) -> Sequence[Claim]:
@@ -381,7 +372,7 @@ class Claims:
         most: int,
         *,
         skip: int = 0,
-        states: Sequence[State] = ACTIVE_STATES,
+        states: Sequence[State] = nouns.ACTIVE_STATES,
         podm: str | None = None,
         owner: str | None = None,
     ) -> tuple[Sequence[Claim], int]:
@@ -458,9 +449,9 @@ class Claims:
             claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
             if claim.state not in states:
                 hint = "the state does not allow this"
-                if claim.state in CHANGING_STATES:
+                if claim.state in nouns.CHANGING_STATES:
                     hint = "its node may exist: reap the claim after it expires"
-                elif claim.state not in ACTIVE_STATES:
+                elif claim.state not in nouns.ACTIVE_STATES:
                     hint = "it has ended already"
                 raise errors.ClaimState(f"claim {claim_id} is {state_text(claim.state)}: {hint}")
         expiry.free_claim(database, claim_id)
@@ -529,7 +520,7 @@ class Nodes(Stored):
             claim_rows.add_event(connection, "gone", claim_id, words=node_id)
             others = sa.select(_node.id).where(_node.claim_id == claim_id).limit(1)
             if is_last := connection.scalar(others) is None:
-                states = (*COMPOSED_STATES, "ATTACHING", "DETACHING")
+                states = (*nouns.COMPOSED_STATES, "ATTACHING", "DETACHING")
                 claim_rows.end(connection, claim_id, states, "RELEASED", "its node is gone")
             # the node no longer counts for its owner and group
             tables.log_changes(connection, [key])

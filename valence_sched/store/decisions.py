@@ -95,18 +95,16 @@ class Dispatches(Stored):
         row = self._database.read(lambda c: c.execute(query).one(), "reading dispatches")
         return WaitingDispatches(row[0], row[1], float(row[2] or 0.0))
 
+    @transaction("recording a dispatch", write=True)
     def _change(
-        self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
-    ) -> bool:
+        self, connection: sa.Connection, one: Dispatch, values: Mapping[str, Any], *where: Any,
+        event: str | None = None,
+    ) -> bool:  # fmt: skip
         update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
-
-        def work(connection: sa.Connection) -> bool:
-            changed = bool(connection.execute(update.values(values)).rowcount)
-            if changed and event is not None and one.claim is not None:
-                claim_rows.add_event(connection, "dispatched", one.claim, words=event)
-            return changed
-
-        return self._database.write(work, "recording a dispatch")
+        changed = bool(connection.execute(update.values(values)).rowcount)
+        if changed and event is not None and one.claim is not None:
+            claim_rows.add_event(connection, "dispatched", one.claim, words=event)
+        return changed
 
 
 def _dispatch(*columns: Any) -> Dispatch:

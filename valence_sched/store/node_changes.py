@@ -20,18 +20,8 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, UnknownName
-from valence_sched.model.claim import (
-    CHANGING_STATES,
-    COMPOSED_STATES,
-    Claim,
-    ClaimPart,
-    ComposedNode,
-    Grant,
-    NodeAllocation,
-    State,
-    node_allocations,
-    node_name,
-)
+from valence_sched.model import claim as nouns
+from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, Grant, NodeAllocation
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NodeRequest
 from valence_sched.model.node_change import format_parts
@@ -91,7 +81,7 @@ class NodeChanges(Stored):
         _begin(connection, claim, "ATTACHING", ttl_s)
         ended = {"note": f"attached to node {node_id}", "consumer_key": None, "sweep_at": None}
         is_undo = added.state == "DETACHING" and added.parts[0].node == node_id
-        state: State = "DETACHING" if is_undo else "HELD"
+        state: nouns.State = "DETACHING" if is_undo else "HELD"
         is_open = sa.true() if is_undo else _claims.c.sweep_at > now()
         if not claim_rows.change_state(connection, held, [state], "RELEASED", is_open, **ended):
             raise claim_rows.state_error(connection, held, "only held blocks can be attached")
@@ -198,7 +188,7 @@ class NodeChanges(Stored):
     def cancel(self, connection: sa.Connection, node_id: str, why: str) -> ComposedNode:
         """Record that a change had no effect, or was undone: the node has its blocks as before."""
         node, claim = _locked(connection, node_id)
-        if claim.state not in CHANGING_STATES:
+        if claim.state not in nouns.CHANGING_STATES:
             return node  # only the answer to the commit was lost
         if claim.state == "ATTACHING":
             _free(connection, claim, node, node.changing_amounts)
@@ -301,7 +291,7 @@ def _locked(connection: sa.Connection, node_id: str) -> tuple[ComposedNode, Clai
 
 def _begin(connection: sa.Connection, claim: Claim, state: Changing, ttl_s: float) -> None:
     times = {"sweep_at": None, "expires_at": now() + ttl_s}
-    if not claim_rows.change_state(connection, claim.id, COMPOSED_STATES, state, **times):
+    if not claim_rows.change_state(connection, claim.id, nouns.COMPOSED_STATES, state, **times):
         hint = "its node cannot be changed now: wait, or run podm claim reap after it expires"
         raise claim_rows.state_error(connection, claim.id, hint)
 
@@ -347,7 +337,7 @@ def _hold_for_undo(connection: sa.Connection, claim: Claim, node: ComposedNode) 
 
 def _share_of(claim: Claim, node: ComposedNode) -> NodeAllocation:
     """Return the part of a claim that is the node."""
-    shares = [(node_name(claim, share), share) for _, share in node_allocations(claim)]
+    shares = [(nouns.node_name(claim, share), share) for _, share in nouns.node_allocations(claim)]
     return next((share for name, share in shares if name == node.id), shares[0][1])
 
 

@@ -11,15 +11,9 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, InUse, UnknownName
+from valence_sched.model import inventory
 from valence_sched.model.hardware import StatsReport
-from valence_sched.model.inventory import (
-    FullPodm,
-    LeanPodm,
-    Node,
-    free_amount,
-    to_a_billionth,
-    to_json,
-)
+from valence_sched.model.inventory import FullPodm, LeanPodm, Node, to_json
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats, podm_id
@@ -338,12 +332,12 @@ def note_changed(
         else node
         for node in podm.nodes
     )
-    stocks = tuple(
-        replace(stock, used=max(0.0, to_a_billionth(stock.used + used.get(stock.uri, 0.0))))
-        for stock in podm.stocks
-    )
-    if nodes != podm.nodes or stocks != podm.stocks:
-        changed = replace(podm, stocks=stocks)
+    stocks = []
+    for stock in podm.stocks:
+        amount = inventory.to_a_billionth(stock.used + used.get(stock.uri, 0.0))
+        stocks.append(replace(stock, used=max(0.0, amount)))
+    changed = replace(podm, stocks=tuple(stocks))
+    if nodes != podm.nodes or changed != podm:
         _write_freed(connection, key_of(name), row, changed, nodes, detached)
 
 
@@ -433,7 +427,7 @@ def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, Full
     for key, podm in podms.items():
         for stock in podm.stocks:
             row = {"podm_key": key, "stock_key": key_of(stock.uri), "uri": stock.uri}
-            stocks.append({**row, "left_over": free_amount(stock)})
+            stocks.append({**row, "left_over": inventory.free_amount(stock)})
         for block in podm.blocks:
             if (status := block.status) is not None and status.shareable:
                 row = {"podm_key": key, "block_key": key_of(block.uri)}

@@ -19,15 +19,7 @@ from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.registration import Registration, alters_reading, reregistered
 from valence_sched.model.stats import apply_stats
-from valence_sched.store import (
-    claim_rows,
-    expiry,
-    identities,
-    podms,
-    schema,
-    snapshot as snapshots,
-    tables,
-)
+from valence_sched.store import claim_rows, expiry, identities, podms, schema, snapshot, tables
 from valence_sched.store.claims import Claims, Nodes
 from valence_sched.store.database import (
     Database,
@@ -157,7 +149,7 @@ class Store(Stored):
     update_stats = _verb(podms.store_report, "storing a report", write=True)
     reports = _verb(podms.reports, "reading reports")
     forget_report = _verb(podms.forget_report, "forgetting a report", write=True)
-    registry_count = _verb(snapshots.registry_count, "looking")
+    registry_count = _verb(snapshot.registry_count, "looking")
     events = _verb(claim_rows.events, "reading events")
 
     @transaction("reading the registry")
@@ -314,7 +306,7 @@ class Store(Stored):
         """Return the usage by live claims that stored readings do not show yet, by name."""
         keys = {key_of(name): name for name in names}
         self.claims.expire()  # a read-only user may see more holds, never fewer
-        usages = functools.partial(snapshots.usages, keys=list(keys), everything=True)
+        usages = functools.partial(snapshot.usages, keys=list(keys), everything=True)
         found = self._read(usages, "reading usage")
         return {keys[key]: one for key, one in found.items() if key in keys}
 
@@ -334,7 +326,7 @@ class Store(Stored):
             return StoreSnapshot((), position, 0)
 
         def take(connection: Connection) -> StoreSnapshot:
-            return snapshots.take_snapshot(connection, position, known or {}, self.counts)
+            return snapshot.take_snapshot(connection, position, known or {}, self.counts)
 
         changes = self._read(take, "looking")
         if changes.expired_claims:
@@ -344,7 +336,7 @@ class Store(Stored):
 
     def log_totals(self) -> LogTotals:
         """Return the totals of the change log: equal totals mean that nothing changed."""
-        row = self._database.read_row(snapshots.TOTALS, "reading the change log")
+        row = self._database.read_row(snapshot.TOTALS, "reading the change log")
         return LogTotals(*map(int, row))
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> expiry.PurgeCounts:

@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.model import lifecycle
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim, State, disabled_error
 from valence_sched.model.decision import SilentZone
-from valence_sched.model.lifecycle import (
-    Action,
-    NodeStatus,
-    ProvisionResult,
-    UnverifiedNode,
-    added_results,
-)
+from valence_sched.model.diagnostic import RECONCILE_HINT
+from valence_sched.model.lifecycle import Action, NodeStatus, ProvisionResult, UnverifiedNode
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
@@ -52,7 +48,6 @@ class _Composed:
 
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
-RECONCILE_HINT = "podm claim reap reconciles it"
 _WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 
 
@@ -184,7 +179,7 @@ class ZoneNodes:
             zone: answer if isinstance(answer, ProvisionResult) else _failure_below(zone, answer)
             for zone, answer in answers.items()
         }
-        result = added_results(results.values())
+        result = lifecycle.added_results(results.values())
         for node in result.nodes:
             self.claims.effects.note("node", node.id, f"is composed on {node.podm}: {node.uri}")
         if len(result.nodes) + len(result.still_composing) < required:

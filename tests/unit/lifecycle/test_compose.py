@@ -24,9 +24,9 @@ from tests.unit.store.site import expire
 from tests.unit.store.test_database_errors import ServerCase
 from tests.unit.trees import tree
 from valence_sched.errors import ClaimLost, ClaimState, ComposeFailed, Unverified
-from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.claim import ComposedNode, CompositionRequest, composition_request
+from valence_sched.model.diagnostic import RECONCILE_HINT
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 

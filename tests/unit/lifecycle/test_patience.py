@@ -28,8 +28,8 @@ from tests.unit.store.site import part
 from tests.unit.trees import tree
 from valence_sched.errors import ComposeFailed, PodmError, StillComposing, StoreError, Unverified
 from valence_sched.lifecycle.access import PodmAccess
-from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.model.claim import ComposedNode, CompositionRequest, CompositionResult
+from valence_sched.model.diagnostic import RECONCILE_HINT
 from valence_sched.store.database import PATIENCE_S, Database, StoreUrl
 from valence_sched.store.store import Store
 
