@@ -33,7 +33,6 @@ from valence_sched.words.phrases import state_text
 MOST_ATTEMPTS = 5
 GRACE_S = 5.0  # time after an interruption to finish nodes that are being composed
 
-_NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 
 
@@ -163,7 +162,7 @@ class Provisioner:
                 raise errors.ClaimState(f"{text}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
-    def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
+    def _compose_node(self, claim: Claim, find_another: _FindAnother) -> ProvisionResult:
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
         problem: errors.SchedulerError
@@ -172,7 +171,8 @@ class Provisioner:
             try:
                 limit = threading.Semaphore(self.parallel(part.podm))
                 with self._podm_semaphores.setdefault(part.podm, limit):
-                    return self.composer.compose(claim), notes
+                    node = self.composer.compose(claim)
+                    return ProvisionResult(nodes=(node,), notes=tuple(notes))
             except (errors.ComposeFailed, errors.HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
             except errors.ClaimLost as error:
@@ -182,10 +182,10 @@ class Provisioner:
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
             except errors.SchedulerError as error:  # the node is unverified or not started
-                return error, notes
+                return _failed(error, notes)
             another = find_another(avoid, claim.key) if attempt < MOST_ATTEMPTS else None
             if another is None:
-                return problem, notes
+                return _failed(problem, notes)
             notes.append(f"{problem}: tried {another.parts[0].podm} instead")
             self.composer.checkpoint("another")
             claim = another
@@ -217,7 +217,7 @@ class Provisioner:
                 gone = f"{node.podm}: {node.uri} decomposed: too few nodes were composed"
                 failures.append(gone)
             except errors.Unverified as error:
-                unverified.append(_unverified_node(error))
+                unverified += _failed(error).unverified
             except errors.SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} remains, although too few nodes were composed"
                 text = errors.one_line(f"{stays}: {error} (podm node delete)")
@@ -225,26 +225,31 @@ class Provisioner:
         return replace(result, nodes=(), failures=tuple(failures), unverified=tuple(unverified))
 
 
-def _outcome(claim: Claim, future: Future[_NodeResult]) -> ProvisionResult:
+def _outcome(claim: Claim, future: Future[ProvisionResult]) -> ProvisionResult:
     try:
-        node, notes = future.result()
+        return future.result()
     except Exception as error:
         what = f"{type(error).__name__}: {error} (please report this)"
         text = errors.one_line(f"claim {claim.id}: {what}; run podm claim reap")
-        node, notes = errors.Unverified(text), []
+        return _failed(errors.Unverified(text))
+
+
+def _failed(error: errors.SchedulerError, notes: Sequence[str] = ()) -> ProvisionResult:
     result = ProvisionResult(notes=tuple(notes))
-    if isinstance(node, ComposedNode):
-        return replace(result, nodes=(node,))
-    if isinstance(node, errors.Unverified):
-        return replace(result, unverified=(_unverified_node(node),))
-    is_lost = isinstance(node, errors.ClaimLost | errors.HardwareInUse)
-    is_unknown = isinstance(node, errors.BaremetalUnavailable)
-    return replace(result, failures=(str(node),), claim_lost=is_lost, use_unknown=is_unknown)
+    if isinstance(error, errors.Unverified):
+        node = UnverifiedNode(message=str(error))
+        if isinstance(error, errors.StillComposing):
+            where = {"node": error.node, "podm": error.podm, "claim": error.claim}
+            node = replace(node, still_composing=True, **where)
+        return replace(result, unverified=(node,))
+    is_lost = isinstance(error, errors.ClaimLost | errors.HardwareInUse)
+    is_unknown = isinstance(error, errors.BaremetalUnavailable)
+    return replace(result, failures=(str(error),), claim_lost=is_lost, use_unknown=is_unknown)
 
 
-def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
+def _start(calls: Sequence[Callable[[], ProvisionResult]]) -> list[Future[ProvisionResult]]:
     """Start calls in parallel on daemon threads."""
-    futures: list[Future[_NodeResult]] = [Future() for _ in calls]
+    futures: list[Future[ProvisionResult]] = [Future() for _ in calls]
     waiting = deque(zip(futures, calls, strict=True))
 
     def work() -> None:
@@ -263,10 +268,3 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
     for _ in range(min(MOST_PARALLEL_COMPOSES, len(calls))):
         threading.Thread(target=work, daemon=True).start()
     return futures
-
-
-def _unverified_node(error: errors.Unverified) -> UnverifiedNode:
-    if not isinstance(error, errors.StillComposing):
-        return UnverifiedNode(message=str(error))
-    where = {"node": error.node, "podm": error.podm, "claim": error.claim}
-    return UnverifiedNode(message=str(error), still_composing=True, **where)

@@ -6,6 +6,7 @@ the missing zones. A *routed* verb calls the zone with the named object. The zon
 handles every other verb.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,7 +21,7 @@ from valence_sched.model.plan import Plan, PlanRefresh, PlanResult, plan_in
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import SealedRequest, ZonedList, listed
+from valence_sched.model.zone import ZonedList, listed
 from valence_sched.zones import paths, result
 from valence_sched.zones.below import zone_claim_id
 from valence_sched.zones.claims import OWN
@@ -309,25 +310,19 @@ class _Selecting:
 
     def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
         self._zoned, self._request, self._detail = zoned, request, detail
-        self._selections: list[tuple[Selected, SealedRequest, nouns.DecisionResult | None]] = []
+        self._results: dict[int, Callable[[], nouns.DecisionResult]] = {}
 
     def select(self, request: Request, avoid: Sequence[nouns.SilentZone]) -> Selected:
         sealed, selected = self._zoned.select(request, avoid)
-        fits = len(selected.nodes) >= self._request.required_count
-        decided = self._result(sealed, selected) if fits else None
-        self._selections.append((selected, sealed, decided))
+        words = self._request, sealed, selected, self._detail
+        explain = functools.cache(functools.partial(self._zoned.result, *words))
+        if len(selected.nodes) >= self._request.required_count:
+            explain()
+        self._results[id(selected)] = explain
         return selected
 
     def report(self, selected: Selected) -> nouns.Report:
-        decided = self.result(selected)
-        assert decided is not None, "just selected"
-        return decided.report
+        return self._results[id(selected)]().report
 
     def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        for one, sealed, decided in self._selections:
-            if one is selected:
-                return decided or self._result(sealed, one)
-        return None
-
-    def _result(self, sealed: SealedRequest, selected: Selected) -> nouns.DecisionResult:
-        return self._zoned.result(self._request, sealed, selected, self._detail)
+        return None if selected is None else self._results[id(selected)]()
