@@ -50,21 +50,20 @@ class ZoneBatch:
     ``new_trial`` returns a function that selects the nodes of the requests in one order.
     """
 
-    requests: Sequence[SealedRequest]
+    requests: Sequence[Request]
     most_nodes: Sequence[int]
     new_trial: Callable[[], SelectNodes]
     is_late: Callable[[], bool]
 
     def best(self) -> ZoneTrial | None:
         """Return the best trial, the first of equals; None if a request cannot be fulfilled."""
-        requests = [one.request for one in self.requests]
-        pairs = list(zip(requests, self.most_nodes, strict=True))
+        pairs = list(zip(self.requests, self.most_nodes, strict=True))
         if any(most < one.required_count for one, most in pairs):
             return None
         missing = sum(max(0, one.count - most) for one, most in pairs)
-        orders = worthwhile_orders(requests, self.most_nodes)
-        if len(requests) <= MOST_REQUESTS:
-            orders = itertools.chain(orders, all_orders(requests))
+        orders = worthwhile_orders(self.requests, self.most_nodes)
+        if len(self.requests) <= MOST_REQUESTS:
+            orders = itertools.chain(orders, all_orders(self.requests))
         best: ZoneTrial | None = None
         for order in itertools.islice(dict.fromkeys(orders), MOST_TRIALS):
             if best is not None and (best.score <= (0, missing) or self.is_late()):
@@ -82,7 +81,7 @@ class ZoneBatch:
         select, others, found = self.new_trial(), list[OtherOffer](), dict[int, Selected]()
         short = missing = 0
         for number in order:
-            request = self.requests[number].request
+            request = self.requests[number]
             found[number] = selected = select(number, others)
             others += result.taken_by(request, selected)
             short += max(0, request.required_count - len(selected.nodes))
@@ -198,14 +197,15 @@ class ZoneDecider(Scheduler):
             return select
 
         most = [self._selection(one, mixes).most_nodes() for one in sealed] if sealed[1:] else []
-        batch = ZoneBatch(sealed, most, new_trial, lambda: self._clock() >= until)
+        asked = [one.request for one in sealed]
+        batch = ZoneBatch(asked, most, new_trial, lambda: self._clock() >= until)
         best = batch.best() if sealed[1:] else None
         if best is not None:
             selections = [best.selected[number] for number in range(len(sealed))]
         else:
             selections = batch.in_order()
         result.drop_conflicting_alternates(selections)
-        required = (one.request.required_count for one in sealed)
+        required = (one.required_count for one in asked)
         counts = zip((len(one.nodes) for one in selections), required, strict=False)
         others = sum(count for count, least in counts if count >= least)
         reports = []

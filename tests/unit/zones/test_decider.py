@@ -153,10 +153,8 @@ class TestOrders(unittest.TestCase):
 
     def batch(self, fitting, most=(9, 9, 9, 9), late=lambda: False, **words):
         request = Request(needs=(CORES,), count=1, **words)
-        sealed = [SealedRequest(request=request, policy=None, most_cost=1, inventory=NO_INVENTORY)
-                  for _ in most]  # fmt: skip
         trials = Trials(fitting)
-        return ZoneBatch(sealed, most, trials, late), trials.orders
+        return ZoneBatch([request] * len(most), most, trials, late), trials.orders
 
     def test_the_scarcest_comes_first(self):
         batch, orders = self.batch(lambda _order: 1, most=(3, 1, 2))
