@@ -419,7 +419,8 @@ class _Steps:
         found: Change | AmountChange = changed
         if found.is_known and len(moved) == len(blocks):
             found = rest = self._change_amounts(attaches, amounts)
-            if rest.amounts is not None and len(rest.amounts) == attaches * len(amounts):
+            expected = len(amounts) if attaches else 0
+            if rest.amounts is not None and len(rest.amounts) == expected:
                 return rest.amounts
             if attaches:
                 self._refuse_unsure(rest, state, rest.reason)

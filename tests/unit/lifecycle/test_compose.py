@@ -490,7 +490,8 @@ class TestOthers(unittest.TestCase):
             writes = len([it for it in here.podms[part.podm].requests if it.method != "GET"])
             source = here.provisioner.claim_source
             another = partial(here.provisioner._claim_another, source, request(), "", 60)
-            node, notes = here.provisioner._compose_node(claim, another)
+            done = here.provisioner._compose_node(claim, another)
+            (node,), notes = done.nodes, done.notes
             self.assertRegex(notes[0], "found Composed.*, expected a free block")
             after = here.podms[part.podm].requests
             if node.podm != part.podm:

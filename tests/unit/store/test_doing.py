@@ -174,7 +174,7 @@ class TestDoing(StoreCase):
              lambda s: s.update_stats("r", {"zone": "z"}) and (lambda: s.forget_report("r"))),
             ("reading pod managers", lambda s: s.load_podms),
             ("reading usage", lambda s: lambda: s.usages(["p"])),
-            ("reading events", lambda s: s.events),
+            ("reading events", lambda s: lambda: s.events("c")),
             ("storing failures", lambda s: lambda: s.record_failures({"n": away("n")})),
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
