@@ -108,6 +108,8 @@ print(json.dumps([before, [kind.__name__ for kind in nouns if built(kind)]]))
 #: Many threads connect and send requests at once; a process that crashes has a negative exit code.
 THREADS_PROGRAM = """
 import json, sys, threading
+from stevedore import ExtensionManager
+ExtensionManager("tests.none")  # reads all entry points once, not once in each thread
 sys.setswitchinterval(1e-5)
 from valence_sched import client
 together, found = threading.Barrier(8), []
