@@ -24,6 +24,7 @@ from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.verbs import VERBS
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
+from valence_sched.zones import paths
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.nodes import ZoneNodes
@@ -137,6 +138,11 @@ class InProcessZone(Scheduler):
         self.ask("podm")
         _, part, rest = self.claims_here.below.find(name)
         return part.podm(rest)
+
+    def node_record(self, name: str) -> Any:
+        self.ask("node_record")
+        zone, part, rest = self.claims_here.below.find(name)
+        return paths.below(zone, part.node_record(rest))
 
     def hold_offers(self, body: Any, *, key: str | None = None) -> Any:
         self.ask("hold_offers")
