@@ -11,6 +11,7 @@ import os
 import platform
 import pwd
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
+    from valence_sched.model.http import ClientCertificate
     from valence_sched.model.node_change import NodeChangePlan
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
@@ -169,7 +171,8 @@ class App:
         store: Store,
         settings: DispatchSettings,
         log: Callable[[str], object],
-        sleep: Callable[[float], object],
+        *,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
         """Return the sender of the decisions that wait in a store; errors as for the controller."""
         from valence_sched.lifecycle.dispatch import DispatchSender  # only to dispatch
@@ -274,9 +277,16 @@ class App:
             raise errors.SchedulerError(text) from None
         return HintFanout(self.config.secret_url(settings.url), settings, heard, reported)
 
-    def use_service(self, url: str | None = None, **options: Any) -> None:
+    def use_service(
+        self,
+        url: str | None = None,
+        *,
+        token: Callable[[], str] | None = None,
+        verify: bool | str = True,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
         """Use the decisions, flavors and policies of a service; options as for a connection."""
-        scheduler = self._remote_scheduler(url, **options)
+        scheduler = self._remote_scheduler(url, token=token, verify=verify, certificate=certificate)
         if scheduler is not None:
             self.service = scheduler
             self.config.service_flavors = scheduler.flavors

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Passwords do not leak: no output, file or process of the programs contains a canary password."""
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -197,12 +198,10 @@ def _watch(process: subprocess.Popen[bytes], seen: list[bytes]) -> None:
 
 
 def _below(pid: int) -> list[int]:
+    """Return the children of a process, and theirs; a process may end while it is looked at."""
     found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in path.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            found += [child, *_below(child)]
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, path.read_text().split()):
+                found += [child, *_below(child)]
     return found

@@ -228,7 +228,7 @@ class ServiceProcess:
     ) -> background.LeasedJob:
         settings = self._settings.dispatch
         assert settings is not None, "the sender thread requires a section dispatch"
-        return self._make_app().dispatch_sender(self._state.store(), settings, log, sleep)
+        return self._make_app().dispatch_sender(self._state.store(), settings, log, sleep=sleep)
 
 
 def app_maker(
