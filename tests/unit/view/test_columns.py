@@ -5,7 +5,7 @@ import gc
 import random
 import unittest
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.need import Need
 from valence_sched.testing import view
 from valence_sched.testing.generate import podms
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.builder import Splice, ViewBuilder, splice
 from valence_sched.view.columns import BlockColumns, decode_view, encode_view
 from valence_sched.view.overlay import Overlay
@@ -57,6 +58,14 @@ def decoded(data: bytes) -> View:
     return decode_view(memoryview(data))
 
 
+def states(tables: Iterable[BlockTable]) -> list[dict[str, Any]]:
+    """Return the fields of block tables, without the values that they derive when read."""
+    return [
+        {name: one for name, one in msgspec.structs.asdict(table).items() if name[0] != "_"}
+        for table in tables
+    ]
+
+
 class TestColumns(unittest.TestCase):
     """Random pod managers, and each form of a pod manager."""
 
@@ -68,8 +77,7 @@ class TestColumns(unittest.TestCase):
         restored = decoded(self.data)
         assert_same_view(self, self.view, restored)
         self.assertEqual(inventory_digest(self.view), inventory_digest(restored.without_memo()))
-        for one, other in zip(self.view.block_tables, restored.block_tables, strict=True):
-            self.assertEqual(one, other)
+        self.assertEqual(states(self.view.block_tables), states(restored.block_tables))
 
     def test_the_columns_of_blocks_are_freed_without_a_garbage_collection(self):
         gc.disable()
@@ -126,11 +134,11 @@ class TestColumns(unittest.TestCase):
     def test_block_tables_are_a_list_in_every_way(self):
         tables, plain = decoded(self.data).block_tables, self.view.block_tables
         self.assertEqual(len(plain), len(tables))
-        self.assertEqual(plain[2:7], tables[2:7])
-        self.assertEqual(plain[-1], tables[-1])
-        self.assertEqual(plain + plain[:1], tables + tables[:1])
-        self.assertEqual(plain, list(tables))
-        self.assertEqual([*plain], [*tables.copy()])
+        self.assertEqual(states(plain[2:7]), states(tables[2:7]))
+        self.assertEqual(states(plain[-1:]), states([tables[-1]]))
+        self.assertEqual(states(plain + plain[:1]), states(tables + tables[:1]))
+        self.assertEqual(states(plain), states(list(tables)))
+        self.assertEqual(states(plain), states(tables.copy()))
         with self.assertRaises(IndexError):
             tables[len(plain)]
 
