@@ -354,8 +354,8 @@ class Engine(scheduler.OwnScheduler):
                     break
                 try:
                     result = self._carry_out(plan, key, ttl_s, wait_s, content)
-                except errors.ClaimLost:  # a reading or another program came between: plan again
-                    if is_last:
+                except errors.ClaimLost as error:  # a reading or another program came between
+                    if is_last or error.undone:  # a node is drained once
                         raise
                 else:
                     return replace(result, decision=planned)

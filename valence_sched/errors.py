@@ -292,8 +292,11 @@ class ClaimLost(SchedulerError, code="claim_lost", exit_code=6, status=409):
     """Another claim holds the chosen hardware, or the pod manager changed; the message says which.
 
     ``claim`` is the other claim if it is known. ``group`` is the group of the request if another
-    claim of the group is in progress: try again after that claim.
+    claim of the group is in progress: try again after that claim. ``undone`` is set if nodes were
+    drained or changed for the claim, and changed back.
     """
+
+    undone = False
 
     def __init__(self, text: str, podm: str = "", claim: str = "", group: str = "") -> None:
         super().__init__(text)

@@ -30,25 +30,25 @@ def sampled(share):
     return decorate
 
 
-@sampled(10)
-class TestServiceChanges(
-    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
-    unittest.TestCase,
-):  # fmt: skip
-    """On a state with served pod managers, which the tests change."""
+class EveryChange(
+    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract
+):
+    """The tests change the served pod managers."""
 
     used = CHANGING
+
+
+@sampled(10)
+class TestServiceChanges(EveryChange, unittest.TestCase):
+    """On the state of a service."""
+
     start = staticmethod(start_service)
 
 
 @sampled(3)
-class TestTreeChanges(
-    SharedService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
-    unittest.TestCase,
-):  # fmt: skip
-    """On a tree of zones, which the tests change and restore."""
+class TestTreeChanges(EveryChange, unittest.TestCase):
+    """On a tree of zones, which the tests restore."""
 
-    used = CHANGING
     start = staticmethod(start_tree)
 
     def used_memory(self) -> float:

@@ -13,6 +13,9 @@ from tests.seam.contract import request
 from tests.seam.test_engine import EXAMPLE
 from tests.service.serving import wait_for
 from valence_sched.app import App
+from valence_sched.errors import ClaimLost
+from valence_sched.lifecycle.change import NodeChanger
+from valence_sched.lifecycle.claim import Claimer
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.node_change import NodeChange, uris
 from valence_sched.model.reading import ReadOptions, Selection
@@ -121,6 +124,24 @@ class TestHere(ShrinkingCase, unittest.TestCase):
             (node,) = self.scheduler.compose(self.wanted()).nodes
         self.assertIn(self.gpu, node.blocks)
         self.assertEqual(2, len(plans))
+
+    def test_a_node_that_was_changed_back_is_not_changed_again(self):
+        changes, change = [], NodeChanger.change
+
+        def noted(changer, node_id, wanted, **options):
+            changes.append((node_id, wanted.detach_blocks, wanted.attach_blocks))
+            return change(changer, node_id, wanted, **options)
+
+        lost = ClaimLost("another claim holds a block")
+        with (
+            mock.patch.object(NodeChanger, "change", noted),
+            mock.patch.object(Claimer, "claim_candidates", side_effect=lost),
+            self.assertRaises(ClaimLost),
+        ):
+            self.scheduler.compose(self.wanted())
+        node, gpu = self.node.id, (self.gpu,)
+        self.assertEqual([(node, gpu, ()), (node, (), gpu)], changes)
+        self.assertIn(self.gpu, self.own.node_record(node).node.blocks)
 
 
 if __name__ == "__main__":

@@ -205,6 +205,8 @@ class PlanShrinker:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None and not isinstance(error, Exception):
             self.leave()  # interrupted: the nodes of the plan may be composed
+        if isinstance(error, ClaimLost):
+            error.undone = bool(self._taken)
         self._undo.close()
 
     def leave(self) -> None:
