@@ -230,7 +230,7 @@ def check_drain(settings: DrainSettings, file: str, path: str = "$") -> None:
     if command and (not command[0].strip() or "\0" in "".join(command)):
         expected = "a list of a program and its arguments"
         raise InputError(file, f"{path}.command", "an invalid command", expected)
-    if url is not None and (not is_http_url(url) or " " in url):
+    if url is not None and not is_http_url(url):
         expected = "http://HOST or https://HOST, without a user"
         raise InputError(file, f"{path}.url", "an invalid URL", expected)
     if key is not None and url is None:

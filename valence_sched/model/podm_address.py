@@ -68,7 +68,7 @@ def is_http_url(text: str) -> bool:
         usual = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         return False
-    return usual and text.isprintable() and "@" not in parts.netloc
+    return usual and text.isprintable() and " " not in text and "@" not in parts.netloc
 
 
 def strip_service_root(url: str) -> str:

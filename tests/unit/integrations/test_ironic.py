@@ -241,6 +241,8 @@ class TestSettings(IronicCase):
             ("url: ftp://host", "ironic.yaml: .*url: found .*, expected http"),
             ("url: http://ana:geheim@host", "ironic.yaml: .*url: found .*, expected http"),
             ("url: 'http://[::1'", "ironic.yaml: .*url: found .*, expected http"),
+            ("url: http://a b", "ironic.yaml: .*url: found .*, expected http"),
+            ("url: http://host/a b", "ironic.yaml: .*url: found .*, expected http"),
             ("username: ana", "an incomplete login"),
             (f"{{{url}, username: ana}}", "an incomplete login"),
             ("{username: ana, password: {env: A}}", "a login without a url"),
