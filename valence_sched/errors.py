@@ -199,8 +199,7 @@ class OutputError(SchedulerError, code="output_failed"):
     """A stream that a command prints to is closed or full, or its reader ended."""
 
     def __init__(self, stream: str, error: Exception) -> None:
-        reason = getattr(error, "strerror", None) or str(error)
-        super().__init__(f"{stream}: {reason.lower()}")
+        super().__init__(f"{stream}: {plain_reason(error)}")
 
 
 class StoreError(SchedulerError, code="store_failed", status=503):
@@ -393,6 +392,11 @@ def describe_error(error: BaseException) -> str:
         return f"{name}: {error}"
     except Exception:
         return name
+
+
+def plain_reason(error: BaseException | None) -> str:
+    """Return the text of an error in lower case, without the number and file of an OSError."""
+    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
 
 
 def one_line(text: str, limit: int = 600) -> str:

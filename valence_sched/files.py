@@ -16,7 +16,7 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import zstandard
 
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError, one_line, plain_reason
 from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
@@ -80,9 +80,7 @@ def _unreadable(file: str, error: Exception) -> InputError:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, IsADirectoryError):
-        return "a directory"
-    return (getattr(error, "strerror", None) or str(error)).lower()
+    return "a directory" if isinstance(error, IsADirectoryError) else plain_reason(error)
 
 
 @contextlib.contextmanager

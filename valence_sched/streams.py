@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from valence_sched.errors import OutputError, escape, escape_character
+from valence_sched.errors import OutputError, escape, escape_character, plain_reason
 
 #: The error handler of codecs that writes characters as JSON escapes them.
 JSON_ESCAPES = "valence_sched.json_escapes"
@@ -143,8 +143,7 @@ def log_failures() -> Iterator[Failures]:
 
 
 def _note(failures: Failures, handler: logging.Handler, _record: logging.LogRecord) -> None:
-    error = sys.exc_info()[1]
-    failures.setdefault(handler, getattr(error, "strerror", None) or str(error))
+    failures.setdefault(handler, plain_reason(sys.exc_info()[1]))
     if isinstance(handler, logging.StreamHandler):
         discard(handler.stream)
 

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from valence_sched import files
-from valence_sched.errors import CredentialError, InputError
+from valence_sched.errors import CredentialError, InputError, plain_reason
 from valence_sched.model import codec, decode_error, http, podm_address, registration as nouns
 from valence_sched.model.base import Fact
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
@@ -130,8 +130,7 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
                 )
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise CredentialError(f"password file {path}: {reason}") from None
+        raise CredentialError(f"password file {path}: {plain_reason(error)}") from None
     if len(data) > max_bytes:
         raise CredentialError(f"{path}: over {max_bytes:,} bytes, too large for a password file")
     return data
@@ -148,8 +147,7 @@ def _locked(path: Path) -> Iterator[None]:
         finally:
             os.close(handle)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CredentialError(f"{path}: {reason}") from None
+        raise CredentialError(f"{path}: {plain_reason(error)}") from None
 
 
 Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]

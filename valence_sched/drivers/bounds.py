@@ -51,7 +51,3 @@ class BoundedStream(io.RawIOBase):
 
 def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") -> BinaryIO:
     return io.BufferedReader(BoundedStream(source, file, most, head), BUFFER_BYTES)
-
-
-def error_text(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()

@@ -25,10 +25,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import zstandard
 
 from valence_sched.drivers import bounds
-from valence_sched.drivers.bounds import BUFFER_BYTES, MAX_STREAM_BYTES, bounded_reader, error_text
+from valence_sched.drivers.bounds import BUFFER_BYTES, MAX_STREAM_BYTES, bounded_reader
 from valence_sched.drivers.files import json_inventory
 from valence_sched.drivers.files.json_inventory import Record as Record
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, plain_reason
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
 
@@ -94,10 +94,10 @@ def input_errors(file: str) -> Iterator[None]:
         hint = "check its permissions" if isinstance(error, PermissionError) else ""
         if isinstance(error, FileNotFoundError):
             hint = "check the path, or use - for standard input"
-        raise InputError(file, "", error_text(error), expected, hint) from None
+        raise InputError(file, "", plain_reason(error), expected, hint) from None
     except _DAMAGE as error:
         hint = "it may be truncated"
-        raise InputError(file, "", error_text(error), "a whole file", hint) from None
+        raise InputError(file, "", plain_reason(error), "a whole file", hint) from None
 
 
 def _read_head(source: BinaryIO) -> bytes:
@@ -164,7 +164,7 @@ def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> I
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        fault = InputError(file, folder.name, error_text(error), "a folder that can be read")
+        fault = InputError(file, folder.name, plain_reason(error), "a folder that can be read")
         diagnostics.skip(fault)
         return
     for path in entries:
@@ -172,7 +172,7 @@ def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> I
             target = path.resolve(strict=True) if path.is_symlink() else root
             found = "" if target.is_relative_to(root) else f"a link out of the tree, to {target}"
         except (OSError, RuntimeError) as error:
-            found = f"a dangling link ({error_text(error)})"
+            found = f"a dangling link ({plain_reason(error)})"
         if found:
             place, expected = _relative_path(path, root), "links within the tree"
             diagnostics.skip(InputError(file, place, found, expected, "not followed"))

@@ -432,7 +432,7 @@ def _check_certificates(registration: Registration) -> None:
             with open(file, "rb") as stream:
                 stream.read(1)
         except (OSError, ValueError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            reason = errors.plain_reason(error)
             raise InputError(file, "", reason, "certificates or a key in PEM") from None
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from valence_sched import files
-from valence_sched.errors import one_line
+from valence_sched.errors import one_line, plain_reason
 from valence_sched.view.columns import ALIGNMENT, decode_view, encode_view
 from valence_sched.view.view import View
 
@@ -102,7 +102,7 @@ class ViewCache:
             with files.atomic(path, mode=0o600, sync=False) as stream:
                 stream.writelines(pieces)
         except OSError as error:
-            self._problem(one_line(f"{path}: could not be written: {error.strerror}"))
+            self._problem(one_line(f"{path}: could not be written: {plain_reason(error)}"))
 
     def _key(self, source: str) -> FileKey | None:
         try:
@@ -135,8 +135,7 @@ class ViewCache:
         return self._folder / f"{name}{SUFFIX}"
 
     def _unusable(self, key: FileKey, error: Exception) -> CachedView:
-        reason = getattr(error, "strerror", None) or str(error)
-        text = f"could not be used: {reason} (the inventory was read)"
+        text = f"could not be used: {plain_reason(error)} (the inventory was read)"
         self._problem(one_line(f"{self._path(key)}: {text}"))
         return CachedView(key, None)
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
-from valence_sched.errors import DrainRefused, SchedulerError
+from valence_sched.errors import DrainRefused, SchedulerError, plain_reason
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.http import ANSWER, foreign_phrase
 from valence_sched.model.lifecycle import Event
@@ -85,8 +85,7 @@ class SiteDrain:
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                return f"{command[0]} cannot be started: {reason}"
+                return f"{command[0]} cannot be started: {plain_reason(error)}"
             try:
                 code = process.wait(deadline_s)
             except subprocess.TimeoutExpired:

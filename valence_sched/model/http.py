@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from valence_sched import errors
-from valence_sched.errors import SchedulerError, ServiceError, UsageError, one_line
+from valence_sched.errors import SchedulerError, ServiceError, UsageError, one_line, plain_reason
 
 if TYPE_CHECKING:
     import ssl
@@ -197,8 +197,7 @@ class ClientCertificate(NamedTuple):
                 what = f"no certificate and key in PEM ({reason})"
             raise ValueError(f"{self.cert!r} and {name!r}: found {what}") from None
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise ValueError(f"{self.cert!r} and {name!r}: {reason}") from None
+            raise ValueError(f"{self.cert!r} and {name!r}: {plain_reason(error)}") from None
 
 
 def _refuse_pass_phrase() -> str:
@@ -239,8 +238,7 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
 
 def plain_text(error: BaseException) -> str:
     """Return the text of an error without the prefix and suffix of libraries."""
-    text = str(getattr(error, "strerror", None) or error or type(error).__name__)
-    verify = getattr(error, "verify_message", None)
+    text, verify = plain_reason(error), getattr(error, "verify_message", None)
     message = str(verify or text.rpartition("object at 0x")[2] or text)
     return _OPENSSL.sub("", message.lower()).removesuffix(".")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, get_args
 import bcrypt
 
 from valence_sched import files
-from valence_sched.errors import AccessDenied, InputError, Unauthenticated
+from valence_sched.errors import AccessDenied, InputError, Unauthenticated, plain_reason
 from valence_sched.model.verbs import Role
 
 #: A reader may list, a member may also schedule and own claims, an admin may do everything.
@@ -168,7 +168,7 @@ class BasicAccess(Access):
         try:
             status = os.stat(self._path)
         except OSError as error:
-            raise InputError(self._path, "", (error.strerror or str(error)).lower()) from None
+            raise InputError(self._path, "", plain_reason(error)) from None
         mark = (status.st_mtime_ns, status.st_size)
         with self._lock:
             if mark != self._read_mark:

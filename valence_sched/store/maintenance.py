@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import StoreError, describe_error, one_line
+from valence_sched.errors import StoreError, describe_error, one_line, plain_reason
 from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.store import claim_rows, expiry, podms, schema, tables
 from valence_sched.store.database import Database, StoreUrl, transaction
@@ -262,8 +262,7 @@ def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreError(f"{path}: {reason} (name another file)") from None
+        raise StoreError(f"{path}: {plain_reason(error)} (name another file)") from None
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from valence_sched.errors import StoreError
+from valence_sched.errors import StoreError, plain_reason
 from valence_sched.store import tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import REVISION
@@ -126,8 +126,8 @@ def _make_file(file: Path) -> None:
             if not os.access(file, os.R_OK | os.W_OK):
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None
+        hint = "name another store, or make it writable"
+        raise StoreError(f"{file}: {plain_reason(error)} ({hint})") from None
 
 
 def downgrade(database: Database, revision: str) -> str | None:

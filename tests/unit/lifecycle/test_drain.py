@@ -168,9 +168,9 @@ class TestCommandsThatFail(DrainCase):
         code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
         for command, words in (
             (python(code), f"{sys.executable} was ended by SIGTERM"),
-            (("/no/such",), "/no/such cannot be started: No such file or directory"),
-            (("no-such-program",), "no-such-program cannot be started: No such file or directory"),
-            ((str(file),), f"{file} cannot be started: Permission denied"),
+            (("/no/such",), "/no/such cannot be started: no such file or directory"),
+            (("no-such-program",), "no-such-program cannot be started: no such file or directory"),
+            ((str(file),), f"{file} cannot be started: permission denied"),
             (("true", "a\0b"), "true cannot be started: embedded null byte"),
         ):
             self.assertEqual(words, self.refusal(*command))

@@ -17,6 +17,7 @@ from valence_sched import files
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MIB
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.http.exchange import Answer
+from valence_sched.errors import plain_reason
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
@@ -77,8 +78,8 @@ class DocumentCache:
         try:
             content = self._read(self._path)
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            self.problem = f"{self._path}: could not be used: {reason} (reading all documents)"
+            found = f"could not be used: {plain_reason(error)}"
+            self.problem = f"{self._path}: {found} (reading all documents)"
             return
         if content.url == self._url:  # otherwise from an earlier service at this address
             oldest, items = self._now_s - MAX_AGE_S, content.documents.items()
@@ -118,7 +119,7 @@ class DocumentCache:
             with files.atomic(self._path, mode=0o600, sync=False) as stream:
                 stream.write(zstandard.compress(data, 1))
         except OSError as error:
-            self.problem = f"{self._path}: could not be written: {error.strerror}"
+            self.problem = f"{self._path}: could not be written: {plain_reason(error)}"
 
     def _read(self, path: Path) -> CacheFile:
         packed = files.read_private(path, MAX_FILE_BYTES)

@@ -13,13 +13,13 @@ from urllib.parse import unquote
 import msgspec
 
 from valence_sched.drivers import document_shape, links
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, TREE_STARTS, error_text
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, TREE_STARTS
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT, current_form
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.drivers.redfish.schema import Collection
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError, one_line, plain_reason
 from valence_sched.model.codec import escape_json
 from valence_sched.model.diagnostic import Diagnostic, Diagnostics
 from valence_sched.model.inventory import FullPodm
@@ -43,7 +43,7 @@ class RecordedTree:
                 with data.open("rb") as file:
                     data = file.read(MAX_DOCUMENT_BYTES + 1)
             except OSError as error:
-                raise InputError(uri, "", error_text(error), "a document") from None
+                raise InputError(uri, "", plain_reason(error), "a document") from None
         if data is None:
             return None
         if len(data) > MAX_DOCUMENT_BYTES:
@@ -136,7 +136,7 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     except OSError as error:
-        raise InputError(folder, "", error_text(error), "a writable folder") from None
+        raise InputError(folder, "", plain_reason(error), "a writable folder") from None
 
 
 def name_fault(name: str) -> str | None:

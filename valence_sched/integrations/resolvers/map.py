@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, plain_reason
 from valence_sched.model.codec import MAX_HUMAN_BYTES, convert, load_yaml
 from valence_sched.model.request_spec import Place
 
@@ -37,8 +37,7 @@ def things(source: str) -> MapResolver:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(source, "", reason, "a readable file") from None
+        raise InputError(source, "", plain_reason(error), "a readable file") from None
     return parse_map(data, source)
 
 
