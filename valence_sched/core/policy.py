@@ -3,7 +3,6 @@
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from valence_sched.errors import (
     describe_error,
     suggest,
 )
+from valence_sched.model.base import digest_of
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
@@ -156,7 +156,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def digest(self) -> str:
-        return hashlib.blake2b(to_json(self.policy), digest_size=16).hexdigest()
+        return digest_of(to_json(self.policy))
 
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service catalogue of an OpenStack cloud, read through a connection of openstacksdk."""
 
-import hashlib
 import itertools
 from typing import Any
 
 from valence_sched.errors import CloudError, one_line
 from valence_sched.model import podm_address
+from valence_sched.model.base import digest_of
 from valence_sched.model.registration import Registration
 
 SERVICE_TYPE = "podm"
@@ -72,7 +72,7 @@ def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, 
     return [
         # an endpoint without an ID gets one that is made of its URL
         (one.region_name or "", str(one.endpoint_id or (one.raw_endpoint or {}).get("id")
-         or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()), one.url)
+         or digest_of(one.url.encode(), 8)), one.url)
         for one in itertools.chain(*endpoints.values())
     ]  # fmt: skip
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers.dialect import addresses, with_identity
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model import podm_address
+from valence_sched.model.base import digest_of
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.diagnostic import Diagnostic, EffectLog
 from valence_sched.model.hardware import StatsReport
@@ -116,8 +116,7 @@ def named_by_service(
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
             if name != prefix:  # an endpoint that is alone in its region has the region's name
-                digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
-                name = f"{prefix}-{digest}"
+                name = f"{prefix}-{digest_of(identity.encode(), 6)}"
             name = names.get(identity, name)
         yield one if name in used_names else replace(one, name=name, identity=identity)
         used_names.add(name)
@@ -188,7 +187,7 @@ class Registry:
     def passwords(self) -> SecureFile:
         if self.file:
             return SecureFile(self.file.with_name(f"{self.file.name}.passwords"))
-        name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
+        name = digest_of(self.where.encode(), 8)
         return SecureFile(self._home / f"{name}.passwords")
 
     def zone_keys(self, settings: ZoneSettings, *, make: bool = True) -> list[str]:

@@ -2,6 +2,7 @@
 """``Noun``, the frozen and strict base of all documents, and ``Value``, a JSON value."""
 
 import contextlib
+import hashlib
 import math
 import re
 import threading
@@ -82,6 +83,11 @@ def as_text(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
+
+
+def digest_of(content: bytes, size: int = 16) -> str:
+    """Return a digest of ``size`` bytes as hexadecimal digits."""
+    return hashlib.blake2b(content, digest_size=size).hexdigest()
 
 
 def as_number(value: Any) -> float:

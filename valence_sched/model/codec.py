@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes bytes into nouns; an error names the path, the found and the expected value."""
 
-import hashlib
 import itertools
 import json
 import re
@@ -12,7 +11,7 @@ from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape
 from valence_sched.model import decode_error, quantity
-from valence_sched.model.base import MAX_WHOLE
+from valence_sched.model.base import MAX_WHOLE, digest_of
 from valence_sched.model.decode_error import HEAD_BYTES, SCHEMA, WRONG_FILE, input_error, types_at
 from valence_sched.model.quantity import format_count
 
@@ -259,7 +258,7 @@ def document_digest(data: bytes) -> str:
     document.pop("digest", None)
     document.pop("signature", None)
     content = msgspec.json.encode(document, order="deterministic")
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return digest_of(content)
 
 
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:

@@ -6,7 +6,6 @@ the content of each block as bytes: a million blocks of a few dozen kinds are de
 times (``view.builder.ViewBuilder``).
 """
 
-import hashlib
 import math
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
@@ -15,7 +14,7 @@ from msgspec import Meta, Raw
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError
-from valence_sched.model.base import MAX_WHOLE, Fact, Noun
+from valence_sched.model.base import MAX_WHOLE, Fact, Noun, digest_of
 from valence_sched.model.need import TAINTED, NodeRequest, Taint
 
 SCHEMA = "valence-sched/inventory"
@@ -411,7 +410,7 @@ def hidden_uri(uri: str) -> str:
     """Return the pseudonym for the URI of another owner's node, the same each time."""
     if uri.startswith(HIDDEN):
         return uri
-    return HIDDEN + hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
+    return HIDDEN + digest_of(uri.encode(), 8)
 
 
 def visible_podm(podm: PodmT, owner: str) -> PodmT:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
-import hashlib
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model import codec, redact
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Noun, digest_of
 from valence_sched.model.claim import NodeShrink
 from valence_sched.model.decision import DecisionResult, Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
@@ -165,7 +164,7 @@ def without_credentials(podm: FullPodm) -> FullPodm:
 def podm_digest(podm: FullPodm) -> str:
     """Return a digest of a pod manager without its credentials and the time of the reading."""
     content = replace(without_credentials(podm), generation=0, read_at=None)
-    return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
+    return digest_of(to_json(content))
 
 
 def _lean(podm: FullPodm) -> LeanPodm:

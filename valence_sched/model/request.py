@@ -2,7 +2,6 @@
 """The compiled request that filters, weighers and schedulers read."""
 
 import functools
-import hashlib
 import itertools
 import operator
 import secrets
@@ -15,7 +14,7 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, must_be
 from valence_sched.model import expression, extra_specs, need as nouns
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Noun, digest_of
 from valence_sched.model.expression import Expression
 from valence_sched.model.need import Alternative, NameRequirements, Need, NodeRequest, Proximity
 from valence_sched.model.quantity import format_count
@@ -149,7 +148,7 @@ class Mix(Noun, frozen=True, dict=True):
     @functools.cached_property
     def digest(self) -> str:
         """Return a digest of the shares without the scarcity, which changes with every node."""
-        return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
+        return digest_of(msgspec.json.encode(self.shares), 8)
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):
@@ -268,7 +267,7 @@ def with_content_id(request: Request) -> Request:
     if request.id:
         return request
     _ = request.evaluation_key  # computed once for a request that is decided on again
-    return _with_id(request, _digest(request.identity))
+    return _with_id(request, digest_of(request.identity, ID_BYTES))
 
 
 def with_own_id(request: Request, key: str | None = None) -> Request:
@@ -277,7 +276,7 @@ def with_own_id(request: Request, key: str | None = None) -> Request:
         return request
     if key is None:
         return _with_id(request, secrets.token_hex(ID_BYTES))
-    return _with_id(request, _digest("\0".join((request.owner or "", key)).encode()))
+    return _with_id(request, digest_of("\0".join((request.owner or "", key)).encode(), ID_BYTES))
 
 
 def asked_content(request: Request) -> bytes:
@@ -290,10 +289,6 @@ def _with_id(request: Request, id_: str) -> Request:
     known = {name: value for name, value in request.__dict__.items() if name != "sealed"}
     identified.__dict__.update(known)  # no other computed value depends on the id
     return identified
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=ID_BYTES).hexdigest()
 
 
 def _check_sizes(request: Request) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.model import claim, codec, http, redact, verbs, zone
+from valence_sched.model.base import digest_of
 from valence_sched.model.http import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
@@ -23,7 +24,6 @@ from valence_sched.model.request_spec import RequestSpec
 from valence_sched.service import call as calls, routes, visibility
 from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.metrics import Metrics
-from valence_sched.service.operations import digest
 from valence_sched.service.users import Access, User
 
 NAME = "the body"
@@ -124,8 +124,8 @@ def replayed(route: verbs.Route, call: calls.Call) -> tuple[calls.CallResult, bo
     user = call.user
     # the key includes the owner that the user sees: an answer may name claims of others
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
-    record = ANSWER + digest("\0".join(words).encode())
-    content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
+    record = ANSWER + digest_of("\0".join(words).encode())
+    content = digest_of(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
     records = call.parts.store().records
     if (found := records.get(record)) is not None:
         return _recorded(found[0], content, call.key), True

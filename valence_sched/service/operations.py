@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations: work that continues in threads after the answer, and its state for all processes."""
 
-import hashlib
 import logging
 import threading
 import uuid
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
 from valence_sched.model import inventory, redact
+from valence_sched.model.base import digest_of
 from valence_sched.model.http import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.verbs import Operation
@@ -27,10 +27,6 @@ BEAT_S = 10.0  # interval of the heartbeats of a process that works on an operat
 LOST_S = 6 * BEAT_S  # a process without a heartbeat for this time counts as gone
 END_PATIENCE_S = 3600.0  # time to retry storing a result while the state is unavailable
 PREFIX = "operation-"
-
-
-def digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 class Operations:
@@ -138,8 +134,8 @@ def new_operation(
 ) -> Operation:
     """Return a new operation of an owner (None: of admins); its ID depends on tenant and key."""
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
-    id_ = uuid.uuid4().hex if key is None else digest(words.encode())
-    asked, none = digest(content), msgspec.Raw(b"null")
+    id_ = uuid.uuid4().hex if key is None else digest_of(words.encode())
+    asked, none = digest_of(content), msgspec.Raw(b"null")
     return Operation(id=id_, kind=kind, state="running", owner=owner, content=asked, result=none)
 
 

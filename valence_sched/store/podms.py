@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, InUse, UnknownName
 from valence_sched.model import inventory
+from valence_sched.model.base import digest_of
 from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, to_json
 from valence_sched.model.podm_address import is_address
@@ -20,7 +21,7 @@ from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_s
 from valence_sched.store import identities, tables
 from valence_sched.store.claim_rows import composed_claims, settle_claims
 from valence_sched.store.document import decoded, quarantine_of, readable
-from valence_sched.store.tables import chunks, digest_of, key_of, now
+from valence_sched.store.tables import chunks, key_of, now
 
 _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)

@@ -6,7 +6,6 @@ transactions of a shard wait, so that its counts become visible in order.
 """
 
 import functools
-import hashlib
 import importlib
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
 
 from valence_sched.errors import InputError, describe_error
+from valence_sched.model.base import digest_of
 from valence_sched.model.claim import ClaimPart, ComposedNode, State
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import DecisionSummary, Report, Reports, parse_report
@@ -139,11 +139,6 @@ def table_options(dialect: str) -> dict[str, str]:
 def key_of(*words: str) -> str:
     """Return the key of some words: 32 hexadecimal digits."""
     return digest_of("\0".join(words).encode())
-
-
-def digest_of(content: bytes) -> str:
-    """Return 32 hexadecimal digits."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName
 from valence_sched.model import zone as nouns
+from valence_sched.model.base import digest_of
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
@@ -27,7 +28,7 @@ from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
 from valence_sched.store.identities import listed
-from valence_sched.store.tables import digest_of, key_of, now
+from valence_sched.store.tables import key_of, now
 
 _table = tables.zone_claims
 _of = _table.c

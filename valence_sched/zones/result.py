@@ -2,7 +2,6 @@
 """Results of decisions over zones: nodes with their zones, counts, capacities and reasons."""
 
 import dataclasses
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
 from valence_sched.model import decision as nouns
+from valence_sched.model.base import digest_of
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
@@ -193,7 +193,7 @@ def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
     if len(found) == 1 and "" in found:
         return found[""]
     digests = ",".join(f"{zone}={one.digest}" for zone, one in sorted(found.items()))
-    digest = hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+    digest = digest_of(digests.encode())
     return replace(added_inventories(found), digest=digest)
 
 
@@ -246,7 +246,7 @@ def zoned_result(
         seed=request.seed,
         request=request,
         policy=sealed.policy,
-        policy_digest=hashlib.blake2b(to_json(sealed.policy), digest_size=16).hexdigest(),
+        policy_digest=digest_of(to_json(sealed.policy)),
         inventory=sealed.inventory,
         placements=tuple(
             nouns.Placement(

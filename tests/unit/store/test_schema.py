@@ -19,11 +19,12 @@ from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
 from tests.unit.store.site import podm
 from valence_sched.errors import StoreError
+from valence_sched.model.base import digest_of
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
 from valence_sched.store.database import Database, StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.tables import CHUNK, chunks, digest_of, key_of, now, statement_time
+from valence_sched.store.tables import CHUNK, chunks, key_of, now, statement_time
 
 ONE = Registration(name="a", url="https://a")
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.model import verbs as nouns
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Noun, digest_of
 from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
 from valence_sched.model.hardware import BlockUsage
 from valence_sched.model.inventory import OTHERS, to_json
@@ -24,7 +24,7 @@ from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
 from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
 from valence_sched.service.call import VERSIONS, Call, CallResult, ServedZone
-from valence_sched.service.operations import digest, new_operation
+from valence_sched.service.operations import new_operation
 from valence_sched.service.settings import is_source
 from valence_sched.service.visibility import visible_claim, visible_error
 from valence_sched.words.phrases import request_phrase
@@ -201,7 +201,7 @@ def select_destinations(call: Call) -> CallResult:
     podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
     asked = request_phrase(report.request)
     summary = DecisionSummary(
-        id=digest(document),
+        id=digest_of(document),
         decided_at=0.0,  # the database sets the time
         owner=report.request.owner,
         request=asked if len(asked) <= MOST_ASKED else f"{asked[: MOST_ASKED - 1]}…",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computer systems: composed of blocks, with power, boot, interfaces, a manager and its media."""
 
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from valence_sched.drivers.links import ROOT
+from valence_sched.model.base import digest_of
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 
@@ -56,7 +56,7 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
         json["EthernetInterfaces"] = {"@odata.id": below}
     for interface, device in documents.linked(json["EthernetInterfaces"]):
         if not device.get("MACAddress"):
-            digest = hashlib.blake2b(interface.encode(), digest_size=5).hexdigest()
+            digest = digest_of(interface.encode(), 5)
             address = ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
             documents.put(interface, {"Status": docs.OK, **device, "MACAddress": address})
     links = docs.object_of(json, "Links")

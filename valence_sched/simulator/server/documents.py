@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document tree of a simulated pod manager, its links and collections, and its replies."""
 
-import hashlib
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from valence_sched.drivers.redfish.render import (
     links_to as links_to,
     resource_document as resource_document,
 )
+from valence_sched.model.base import digest_of
 
 OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
 MOST_CHANGES = 10_000  # stored for event streams
@@ -155,7 +155,7 @@ class DocumentTree:
 
 
 def etag_of(body: bytes) -> str:
-    return f'W/"{hashlib.blake2b(body, digest_size=8).hexdigest()}"'
+    return f'W/"{digest_of(body, 8)}"'
 
 
 def _key(uri: str) -> str:
