@@ -196,8 +196,8 @@ class TestWhole(ReportCase):
                 self.assertEqual({path(one.podm) for one in theirs.nearest_misses},
                                  {one.podm for one in ours.nearest_misses})  # fmt: skip
                 first, second = theirs.runner_up, ours.runner_up
-                self.assertEqual(first and (path(first.podm), first.margin),
-                                 second and (second.podm, second.margin))  # fmt: skip
+                expected = first and replace(first, podm=path(first.podm))
+                self.assertEqual(expected, second)
                 self.assertEqual(
                     [(one.name, one.becomes, one.podm and path(one.podm),
                       one.instead_of and path(one.instead_of)) for one in theirs.flips],

@@ -9,12 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from valence_sched.core.explain.report import MOST_CANDIDATES, runner_up
 from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
 from valence_sched.model import decision as nouns
 from valence_sched.model.base import digest_of
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
 from valence_sched.model.inventory import to_json
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.model.zone import OtherNode, SealedRequest
 from valence_sched.zones import paths
@@ -84,9 +86,6 @@ def _remarks(
     }
 
 
-MOST_CANDIDATES = 6  # in an explanation: the chosen one, and the best of other pod managers
-
-
 def with_reasons_below(
     own: nouns.Report | None,
     below: Mapping[str, nouns.Report | SchedulerError],
@@ -119,7 +118,7 @@ def with_reasons_below(
         warnings=tuple(warnings),
         inventory=_inventory(counted),
         funnel=tuple(steps.values()),
-        explanation=_explanation(explained, chosen) if explained else None,
+        explanation=_explanation(first.policy, explained, chosen) if explained else None,
     )
 
 
@@ -139,7 +138,7 @@ def _verdicts(
 
 
 def _explanation(
-    below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
+    policy: Policy, below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
 ) -> nouns.Explanation:
     first = chosen[0] if chosen else None
     candidates = [
@@ -160,31 +159,13 @@ def _explanation(
     )
     return nouns.Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
-        runner_up=_runner_up(candidates) if first is not None else None,
+        runner_up=runner_up(policy, candidates),
         nearest_misses=tuple(
             replace(miss, podm=paths.path(zone, miss.podm))
             for zone, explanation in below.items()
             for miss in explanation.nearest_misses
         ),
         notes=tuple(notes),
-    )
-
-
-def _runner_up(candidates: Sequence[nouns.Contender]) -> nouns.RunnerUp | None:
-    if len(candidates) < 2 or candidates[0].outcome != "chosen":
-        return None
-    best, second = candidates[:2]
-    parts = {part.weigher: part.part for part in second.parts}
-    differences = {one.weigher: one.part - parts.get(one.weigher, 0.0) for one in best.parts}
-    return nouns.RunnerUp(
-        podm=second.podm,
-        pool=second.pool,
-        score=second.score,
-        margin=round(best.score - second.score, 6),
-        differences=tuple(
-            nouns.ScoreDifference(weigher=name, difference=round(difference, 6))
-            for name, difference in differences.items()
-        ),
     )
 
 

@@ -22,7 +22,7 @@ from valence_sched.model.decision import (
 from valence_sched.model.hardware import PodmOverview, PodmSummary, StatsReport
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.lifecycle import Event, UnverifiedNode
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import Pick, Policy
 from valence_sched.model.request import Group, Request
 from valence_sched.model.zone import OtherNode, SealedRequest, ZoneSettings
 from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, info_properties
@@ -226,6 +226,7 @@ class TestTogether(unittest.TestCase):
 
 
 HUGE = request({"processor": {"total_cores": 10_000}})
+SMALL = request({"processor": {"total_cores": 1}})
 
 
 def refused(*names):
@@ -288,6 +289,15 @@ class TestReasons(unittest.TestCase):
         found = with_reasons_below(refused("a"), below)
         self.assertEqual(["zone east returned no reasons: it is away"],
                          [line for line in found.warnings if "zone" in line])  # fmt: skip
+
+    def test_no_candidate_is_behind_where_lots_decide(self):
+        sites = ({"id": name, "blocks": cpus(1)} for name in ("a", "b"))
+        own = decision_report(engine_of(*sites).select_destinations(SMALL))
+        drawn = replace(own, policy=replace(own.policy, pick=Pick(best_of=2)))
+        chosen = [own.placements[0].chosen]
+        found = [with_reasons_below(one, {}, chosen).explanation for one in (own, drawn)]
+        self.assertEqual([own.explanation.runner_up, None], [one.runner_up for one in found])
+        self.assertIsNotNone(own.explanation.runner_up)
 
 
 NOTHING = (0, 0)

@@ -118,24 +118,24 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
     search = sensitivity.NearMissSearch(decision, notes)
     choices = sensitivity.FlatChoices(decision, chosen)
     changes = sorted(sensitivity.choice_changes(choices, notes), key=sensitivity.relative_size)
-    is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
     misses = search.run()
     if undecided := spending.undecided:
         searches = f"{format_count(undecided, 'search', 'searches')} for the explanation"
         notes.append(f"{searches} reached the budget of the policy: dependent results are omitted")
+    candidates = tuple(
+        nouns.Contender(
+            podm=decision.view.podm(row).id,
+            pool=decision.view.pools[row].id,
+            outcome="chosen" if row == chosen else "fits",
+            score=decision.score(int(decision.context.evaluation.cost[row])),
+            parts=_score_parts(decision, row),
+            excess=_excess(decision, row),
+        )
+        for row in rows
+    )
     return nouns.Explanation(
-        candidates=tuple(
-            nouns.Contender(
-                podm=decision.view.podm(row).id,
-                pool=decision.view.pools[row].id,
-                outcome="chosen" if row == chosen else "fits",
-                score=decision.score(int(decision.context.evaluation.cost[row])),
-                parts=_score_parts(decision, row),
-                excess=_excess(decision, row),
-            )
-            for row in rows
-        ),
-        runner_up=_runner_up(decision, rows) if is_by_cost else None,
+        candidates=candidates,
+        runner_up=runner_up(choices.policy, candidates),
         nearest_misses=misses,
         flips=tuple(changes),
         notes=tuple(notes),
@@ -204,21 +204,24 @@ def _score_parts(decision: Decision, row: int) -> tuple[nouns.ScorePart, ...]:
     return tuple(sorted(parts, key=lambda part: -part.part))
 
 
-def _runner_up(decision: Decision, rows: list[int]) -> nouns.RunnerUp | None:
-    if len(rows) < 2 or not decision.placed_nodes:
+def runner_up(policy: Policy, candidates: Sequence[nouns.Contender]) -> nouns.RunnerUp | None:
+    """Return the best candidate after the chosen one; None if no cost decides between them."""
+    is_by_cost = policy.pick.best_of == 1 and goes_by_cost(policy)
+    if len(candidates) < 2 or candidates[0].outcome != "chosen" or not is_by_cost:
         return None
-    first, second = rows[:2]
-    view, cost = decision.view, decision.context.evaluation.cost
-    first_score, score = (decision.score(int(cost[row])) for row in (first, second))
-    behind = {one.weigher: one.part for one in _score_parts(decision, second)}
-    ahead = {one.weigher: one.part for one in _score_parts(decision, first)}
-    gaps = {name: round(part - behind[name], 6) for name, part in ahead.items()}
-    differences = [nouns.ScoreDifference(weigher=one, difference=gap) for one, gap in gaps.items()]
+    first, second = candidates[:2]
+    behind = {one.weigher: one.part for one in second.parts}
+    differences = (
+        nouns.ScoreDifference(
+            weigher=one.weigher, difference=round(one.part - behind.get(one.weigher, 0.0), 6)
+        )
+        for one in first.parts
+    )
     return nouns.RunnerUp(
-        podm=view.podm(second).id,
-        pool=view.pools[second].id,
-        score=score,
-        margin=round(first_score - score, 6),
+        podm=second.podm,
+        pool=second.pool,
+        score=second.score,
+        margin=round(first.score - second.score, 6),
         differences=tuple(sorted(differences, key=lambda one: -abs(one.difference))),
     )
 
