@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of the store, each atomic over its parts, and the nodes composed from them.
 
+Two claims never hold one block: the primary key of a held block is its pod manager, its URI and its
+slot. A claim also compares the generation of the pod manager with that of its decision, under the
+lock of the row of the pod manager.
+
 One transaction moves the rows of a claim to another claim, so that no block is free in between.
 """
 

@@ -226,7 +226,7 @@ class ReportRenderer:
 
 
 def _hang(title: str, text: str) -> list[str]:
-    width = len("Nearest miss:  ")
+    width = len(f"{words.NEAREST_MISS}:  ")
     lead = f"{title}:" if title else ""
     return hang(escape(f"{lead:{width}}{text}"), width)
 
