@@ -28,12 +28,12 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
-from valence_sched.lifecycle.compose import Connector, connected, node_conflicts, tails
+from valence_sched.lifecycle.compose import Connector, connected, node_conflicts
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import RECONCILE_HINT, NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import to_json, uri_tails
 from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.model.node_change import BlockChange, DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
@@ -500,10 +500,10 @@ class _Steps:
             self.power_off()
         except errors.PodmError as error:
             return Change(self.node.blocks, str(error))
-        self.watch(f"{'attaching' if attaches else 'detaching'} {tails(blocks)}")
+        self.watch(f"{'attaching' if attaches else 'detaching'} {uri_tails(blocks)}")
         found = self._change_once(attach, detach)
         if lost := [uri for uri in found.lost if uri in self.node.blocks]:
-            self.watch(f"attaching {tails(lost)} again")
+            self.watch(f"attaching {uri_tails(lost)} again")
             why, found = found.reason, self._change_once((*attach, *lost), detach)
             if _unmoved(found, lost, True):
                 found = Change(None, "; ".join(filter(None, (why, found.reason))))
@@ -520,7 +520,7 @@ class _Steps:
         try:
             composer = amount_changer(self.changes)
             self.power_off()
-            self.watch(f"{verb}ing {tails(_uris(some))}")
+            self.watch(f"{verb}ing {uri_tails(_uris(some))}")
             if attaches:
                 found = composer.attach_amounts(wanted, self.node.uri, self.watch)
             else:
@@ -594,7 +594,7 @@ def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequenc
     fixed = [uri for uri in detach if not composer.reads.is_hot_removable(uri)]
     state = "it is powered on" if power else "its power state is unknown"
     verb = "is" if len(fixed) == 1 else "are"
-    return f"{state}, and {tails(fixed)} {verb} not declared removable" if fixed else ""
+    return f"{state}, and {uri_tails(fixed)} {verb} not declared removable" if fixed else ""
 
 
 def _server_refusal(

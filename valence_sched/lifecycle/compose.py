@@ -13,7 +13,7 @@ If a process dies, the claim stays COMPOSING. A reconciler then looks for the no
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -260,10 +260,6 @@ def node_conflicts(
         common = [uri for uri in node.blocks if uri in blocks and uri not in shared]
         if common and composer.reads.node_blocks(node.uri) is not None:
             yield f"{', '.join(common)}: found part of node {node.id}"
-
-
-def tails(uris: Iterable[str]) -> str:
-    return ", ".join(uri.rpartition("/")[2] for uri in uris)
 
 
 def _subject(node: str, podm: str) -> str:

@@ -19,6 +19,7 @@ from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
 from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
 from valence_sched.model.claim import CompositionRequest
+from valence_sched.model.inventory import uri_tail
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
 #: How long a list of nodes is cached; a node that may match the hardware is always read again.
@@ -158,7 +159,7 @@ class HardwareMatch:
         """Return whether a node is this hardware, None if its host cannot be resolved."""
         info = node.driver_info
         address, uri = BmcAddress.of(info.get("redfish_address")), _system_of(node)
-        known_as = {uuid_identity(text) for text in (node.uuid, (uri or "").rpartition("/")[2])}
+        known_as = {uuid_identity(text) for text in (node.uuid, uri_tail(uri or ""))}
         if not self._uuids.isdisjoint(known_as):
             return True
         keys = [key for key in info if key.endswith(_ADDRESS_KEYS) and key != "redfish_address"]

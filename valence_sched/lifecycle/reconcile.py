@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, amount_changer
-from valence_sched.lifecycle.compose import Connector, tails
+from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, Node
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, Node, uri_tails
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.node_change import format_parts
 from valence_sched.store.claims import TTL_S
@@ -218,7 +218,7 @@ class Reconciler:
                 raise _Unchanged(node.podm, error) from None
         if not self.dry_run:
             self.store.node_changes.end_taking(node.id, node.taken)
-        done = f"attached {tails(back)} again: the plan that took it was not carried out"
+        done = f"attached {uri_tails(back)} again: the plan that took it was not carried out"
         return _done(done) if back else None
 
     def _undo(
@@ -337,7 +337,7 @@ class Reconciler:
 
         They may be back soon, while a fabric is reprogrammed, and are freed after ``LOST_S``.
         """
-        changes, names = self.store.node_changes, tails(lost)
+        changes, names = self.store.node_changes, uri_tails(lost)
         if self.store.claims.show(node.claim).state not in nouns.COMPOSED_STATES:
             return None
         since_s = changes.note_lost(node.id, is_lost=bool(lost), dry_run=self.dry_run)

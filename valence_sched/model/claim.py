@@ -197,8 +197,7 @@ def with_lost_blocks(podm: inventory.PodmT, settled: Sequence[Node]) -> tuple[in
         known = shown or replace(node, blocks=())
         if missing := tuple(uri for uri in node.blocks if uri in free and uri not in known.blocks):
             nodes[node.uri] = replace(known, blocks=(*known.blocks, *missing), stale=True)
-            names = ", ".join(uri.rpartition("/")[2] for uri in missing)
-            how = f"read without {names}" if shown else "no longer read"
+            how = f"read without {inventory.uri_tails(missing)}" if shown else "no longer read"
             lost.append(f"node {node.name} is {how}")
     line = ""
     if lost:
@@ -291,7 +290,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
     def names(self, name: str | None, uri: str) -> bool:
         """Return whether a node has this name; some services report the name only in the URI."""
-        return bool(self.name) and self.name in (name, uri.rpartition("/")[2])
+        return bool(self.name) and self.name in (name, inventory.uri_tail(uri))
 
     def missing_blocks(self, found: Iterable[str]) -> list[str]:
         """Return the blocks of the request that the node lacks and that no equal block replaces."""
@@ -413,7 +412,7 @@ class NodeShrink(Noun, frozen=True, kw_only=True):
 
 def own_name(name: str | None, uri: str) -> str:
     """Return the name that this program gave a node, from its name or its URI, else ``""``."""
-    names = (name or "", uri.rpartition("/")[2])
+    names = (name or "", inventory.uri_tail(uri))
     return next((one for one in names if one.startswith(_NODE_PREFIX)), "")
 
 

@@ -7,6 +7,7 @@ times (``view.builder.ViewBuilder``).
 """
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import msgspec
@@ -267,7 +268,7 @@ class Node(Noun, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The name, or the last part of the URI; a stale node is marked."""
-        name = self.name or self.uri.rstrip("/").rpartition("/")[2]
+        name = self.name or uri_tail(self.uri)
         return f"{name} (not read)" if self.stale else name
 
 
@@ -404,6 +405,15 @@ def grant_size(stock: Stock, requested: float) -> float | None:
         if amount % 1:
             amount = round(amount, 9)
     return amount if amount <= largest_grant(stock) else None
+
+
+def uri_tail(uri: str) -> str:
+    """Return the last part of a URI, by which people know the resource."""
+    return uri.rstrip("/").rpartition("/")[2] or uri
+
+
+def uri_tails(uris: Iterable[str]) -> str:
+    return ", ".join(map(uri_tail, uris))
 
 
 def hidden_uri(uri: str) -> str:

@@ -9,7 +9,7 @@ from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ComposedNode, NodeShrink, sum_devices
 from valence_sched.model.decision import DecisionResult
-from valence_sched.model.inventory import Devices, LeanPodm
+from valence_sched.model.inventory import Devices, LeanPodm, uri_tail
 
 
 class Event(Noun, frozen=True, kw_only=True):
@@ -195,8 +195,7 @@ def find_record(records: Iterable[NodeRecord], name: str) -> NodeRecord:
     every = {f"{one.node.podm}/{one.node.id}": one for one in records}
     found = {}
     for full, one in every.items():
-        last = one.node.uri.rstrip("/").rpartition("/")[2]
-        if name in (full, one.node.id, one.node.uri, last):
+        if name in (full, one.node.id, one.node.uri, uri_tail(one.node.uri)):
             found[full] = one
     if not found:
         raise UnknownName("node", name, [one.node.id for one in every.values()])

@@ -15,7 +15,7 @@ from valence_sched.errors import InputError, UnknownName, UsageError, must_be
 from valence_sched.model import inventory
 from valence_sched.model.base import Fact, FieldChanges, Noun, parse_fact
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import BlockType, Name, Positive
+from valence_sched.model.inventory import BlockType, Name, Positive, uri_tail
 from valence_sched.model.need import Taint, taint_key
 
 T = TypeVar("T")
@@ -190,7 +190,7 @@ def reregistered(
 
 def matches_uri(uri: str, pattern: str) -> bool:
     """Return whether a shell pattern matches a URI, or the last part of it."""
-    return any(fnmatch.fnmatchcase(name, pattern) for name in (uri, uri.rpartition("/")[2]))
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (uri, uri_tail(uri)))
 
 
 def with_registration(podm: P, known: Registration) -> P:

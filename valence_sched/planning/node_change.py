@@ -26,6 +26,8 @@ from valence_sched.model.inventory import (
     Status,
     Stock,
     to_a_billionth,
+    uri_tail,
+    uri_tails,
 )
 from valence_sched.model.need import TAINTED, Alternative, Need, Toleration, taint_key
 from valence_sched.model.node_change import BlockChange
@@ -230,7 +232,7 @@ class ChangePlanner:
             rest = [block for block in self._movable if block.uri not in leaving]
             decision = self._decide(self._alone(rest), replace(request, needs=devices))
             if not (chosen := _blocks_of(decision)):
-                names = ", ".join(block.uri.rpartition("/")[2] for block in rest) or "nothing"
+                names = uri_tails(block.uri for block in rest) or "nothing"
                 found = f"lacks these devices (can be detached: {names})"
                 raise RequestError(f"node {self._node.id} {found}")
         return ChosenParts(detach=chosen, amounts=amounts)
@@ -460,7 +462,7 @@ def _find(name: str, known: Collection[str], what: str) -> str:
         return name
     named = [uri for uri in known if uri.endswith(f"/{name}")]
     if len(named) != 1:
-        raise UnknownName(what, name, [uri.rpartition("/")[2] for uri in known])
+        raise UnknownName(what, name, map(uri_tail, known))
     return named[0]
 
 

@@ -20,7 +20,7 @@ from msgspec import structs
 from valence_sched.core.fit.fit import Fit
 from valence_sched.model import flavor as specs, relocation as model
 from valence_sched.model.decision import ReasonGroup
-from valence_sched.model.inventory import Devices, Node, to_json
+from valence_sched.model.inventory import Devices, Node, to_json, uri_tail
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, request_for
 from valence_sched.model.request_spec import RequestSpec, compile_request
@@ -53,7 +53,7 @@ class Resident:
 
     @property
     def name(self) -> str:
-        return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
+        return self.node.name or uri_tail(self.node.uri)
 
     def moved(self, view: View) -> model.MovedNode:
         return model.MovedNode(

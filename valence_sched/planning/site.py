@@ -136,7 +136,7 @@ def members(podm: LeanPodm, pools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def block_names(block: LeanBlock) -> tuple[str, ...]:
-    names = (block.uri, block.uri.rstrip("/").rpartition("/")[2])
+    names = (block.uri, inventory.uri_tail(block.uri))
     return (*names, block.name) if block.name else names
 
 

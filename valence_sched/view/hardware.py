@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model import hardware as nouns
-from valence_sched.model.inventory import Pool, Stock
+from valence_sched.model.inventory import Pool, Stock, uri_tail
 from valence_sched.model.need import MEASURES, has_words, taints_in
 from valence_sched.model.quantity import format_count
 from valence_sched.view.blocks import BlockTable
@@ -151,7 +151,7 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
 def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview:
     """Return a block by its URI or the last part of it; UnknownName, UsageError for several."""
     every = list(blocks(view, nouns.BlockFilter(podm=podm)))
-    names = [one.uri.rstrip("/").rpartition("/")[2] for one in every]
+    names = [uri_tail(one.uri) for one in every]
     alike = [one for one, last in zip(every, names, strict=True) if last == name]
     found = [one for one in every if one.uri == name] or alike
     if not found:

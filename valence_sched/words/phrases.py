@@ -15,7 +15,7 @@ from valence_sched.model.claim import Claim, Grant, NodeShrink
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.hardware import PodmOverview, PodmSummary
-from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
+from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic, uri_tails
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
 from valence_sched.model.node_change import NodeChangeResult, format_parts
@@ -457,8 +457,8 @@ def order_line(result: NodeChangeResult) -> str:
 def shrink_lines(shrinks: Iterable[NodeShrink]) -> Iterator[str]:
     """Yield a line for each node that loses blocks, so that a plan fits."""
     for one in shrinks:
-        names = ", ".join(uri.rpartition("/")[2] for uri in one.blocks)
-        yield f"nothing is free: takes {names} from shrinkable node {one.node} on {one.podm}"
+        taken = f"takes {uri_tails(one.blocks)} from shrinkable node {one.node} on {one.podm}"
+        yield f"nothing is free: {taken}"
 
 
 def check_line(result: NodeChangeResult) -> str:

@@ -17,6 +17,7 @@ from valence_sched.model import decision as nouns
 from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, split_attribute
+from valence_sched.model.inventory import uri_tail
 from valence_sched.model.need import MEASURES, Alternative, NameRequirements
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
@@ -150,7 +151,7 @@ def _health_notes(decision: Decision) -> Iterator[str]:
         table = decision.view.block_tables[decision.view.podm_of[node.chosen.row]]
         for block in node.chosen.blocks:
             if (number := table.kinds[block]) in kinds.impaired:
-                kind, name = kinds.kinds[number], table.uris[block].rstrip("/").rpartition("/")[2]
+                kind, name = kinds.kinds[number], uri_tail(table.uris[block])
                 unwell = devices_by_condition(kind.devices).get("Warning")
                 what = "the block" if kind.condition == "Warning" else ""
                 what = what or ", ".join(phrases(unwell) if unwell else ())

@@ -25,7 +25,7 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import batch_lots
 from valence_sched.model.decision import NearMiss, NodeRemoval, PoolRef, Sensitivity, Shortfall
-from valence_sched.model.inventory import Node
+from valence_sched.model.inventory import Node, uri_tail
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
@@ -485,7 +485,7 @@ class NearMissSearch:
             reevaluate(view, context.request, context.bound, part)
             for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
                 if isinstance(context.fit(view, row), Fit):
-                    name = node.name or node.uri.rstrip("/").rpartition("/")[2]
+                    name = node.name or uri_tail(node.uri)
                     return NodeRemoval(node=name, uri=node.uri, pool=view.pools[row].id)
             undo()
         return None
