@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.errors import InputError, NothingFits, one_line
+from valence_sched.errors import InputError, NothingFits, name_some, one_line
 from valence_sched.model import base, codec, decision
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request, with_own_id
@@ -171,6 +171,5 @@ def resource_name(candidate: decision.Candidate) -> ResourceName:
 
 def _refusal(report: decision.Report) -> str:
     reasons = [f"{one.podm}: {one.reason.text}" for one in report.podms if one.reason]
-    more = f", and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
-    why = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")
-    return one_line(f"the nodes fit on no pod manager: {why}{more}")
+    why = name_some(reasons, MAX_REASONS, "; ", ", and") or report.outcome.replace("_", " ")
+    return one_line(f"the nodes fit on no pod manager: {why}")

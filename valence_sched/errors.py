@@ -46,7 +46,7 @@
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -373,8 +373,7 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
         return "no name is known"
     ends = itertools.accumulate(len(known_name) + 2 for known_name in names)
     fitting = max(1, sum(end <= MAX_KNOWN_LENGTH for end in ends))
-    more = f" and {len(names) - fitting:,} more" if fitting < len(names) else ""
-    return f"known: {', '.join(names[:fitting])}{more}"
+    return f"known: {name_some(names, fitting)}"
 
 
 def unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
@@ -397,6 +396,12 @@ def describe_error(error: BaseException) -> str:
 def plain_reason(error: BaseException | None) -> str:
     """Return the text of an error in lower case, without the number and file of an OSError."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
+
+
+def name_some(names: Sequence[str], most: int, between: str = ", ", last: str = " and") -> str:
+    """Return the first names and the number of the others, as in ``a, b and 3 more``."""
+    rest = len(names) - most
+    return between.join(names[:most]) + (f"{last} {rest:,} more" if rest > 0 else "")
 
 
 def one_line(text: str, limit: int = 600) -> str:

@@ -134,9 +134,9 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
         if counts["podms"]:
             return
         if redactor.failures:
-            (name, reason), *others = redactor.failures.items()
-            more = f", and {len(others)} more" if others else ""
-            raise errors.PodmError(f"no pod manager could be read: {name}: {reason}{more}")
+            lines = [f"{name}: {reason}" for name, reason in redactor.failures.items()]
+            found = errors.name_some(lines, 1, last=", and")
+            raise errors.PodmError(f"no pod manager could be read: {found}")
         raise errors.InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
     trees.build_folder(folder, fill)

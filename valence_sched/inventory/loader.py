@@ -186,8 +186,8 @@ class InventoryLoader:
     def check(self, count: int, selection: Selection) -> None:
         skipped = self._diagnostics.lines("skipped")
         if selection.strict and (lines := [*self._diagnostics.lines("unread"), *skipped]):
-            others = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-            raise errors.InventoryIncomplete(f"incomplete inventory: {lines[0]}{others}")
+            found = errors.name_some(lines, 1, last=", and")
+            raise errors.InventoryIncomplete(f"incomplete inventory: {found}")
         if count:
             return
         if len(self._diagnostics) == 1:

@@ -156,8 +156,8 @@ class NodeComposer:
             raise errors.ComposeFailed(errors.prefixed(str(error), podm), podm) from error
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
-            more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-            raise errors.ClaimLost(f"{podm}: {conflicts[0]}{more}, expected a free block", podm)
+            found = errors.name_some(conflicts, 1, last=", and")
+            raise errors.ClaimLost(f"{podm}: {found}, expected a free block", podm)
         return composer
 
     def _reserve_and_compose(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_result
-from valence_sched.errors import ClaimLost, InventoryIncomplete, UnknownName, one_line
+from valence_sched.errors import ClaimLost, InventoryIncomplete, UnknownName, name_some, one_line
 from valence_sched.lifecycle.access import PodmAccess
 from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
@@ -141,14 +141,11 @@ class PlanClaimer:
                     user = f"node {node} ({user})" if node else user
                     if claim.state != "SETTLED":  # the line states that the block is in use
                         user = f"{user}, which is {claim.state}"
-                others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
-                yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
+                yield f"block {name_some(uris, 1)} of pod manager {podm!r} is in use by {user}"
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
-    named = "; ".join(_describe_difference(one) for one in differences[:most])
-    more = f"; and {len(differences) - most} more" if len(differences) > most else ""
-    return f"{named}{more}"
+    return name_some([*map(_describe_difference, differences)], most, "; ", "; and")
 
 
 def _describe_difference(one: Difference) -> str:

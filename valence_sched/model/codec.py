@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from valence_sched.errors import InputError, NewerSchema, escape
+from valence_sched.errors import InputError, NewerSchema, escape, name_some
 from valence_sched.model import decode_error, quantity
 from valence_sched.model.base import MAX_WHOLE, digest_of
 from valence_sched.model.decode_error import HEAD_BYTES, SCHEMA, WRONG_FILE, input_error, types_at
@@ -245,9 +245,7 @@ def decode_document(
     unknown: list[str] = []
     (known_type,) = types_at(kind, "$")
     known = _drop_unknown_fields(msgspec.json.decode(data), known_type, "$", unknown)
-    names = ", ".join(unknown[:MAX_NAMED_FIELDS])
-    if len(unknown) > MAX_NAMED_FIELDS:
-        names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
+    names = name_some(unknown, MAX_NAMED_FIELDS)
     text = f"{file}: version {head.version} is newer than {ours}: ignored unknown fields: {names}"
     return decode(msgspec.json.encode(known), kind, file), [text] if unknown else []
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct
 
-from valence_sched.errors import InventoryStale, UsageError, one_line
+from valence_sched.errors import InventoryStale, UsageError, name_some, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
@@ -137,8 +137,7 @@ class PreviousReading(NamedTuple):
         if found >= LEAST_FOUND * len(self.blocks):
             return ""
         count = f"{found} of the {format_count(len(self.blocks), 'block')} of the last reading"
-        more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-        return f"found {count}, without {', '.join(gone[:3])}{more}"
+        return f"found {count}, without {name_some(gone, 3)}"
 
     @property
     def has_zones(self) -> bool:

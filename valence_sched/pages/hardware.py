@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from valence_sched.errors import name_some
 from valence_sched.model import hardware as nouns, page as pages, quantity
 from valence_sched.model.base import format_value
 from valence_sched.model.decision import Candidate, PodmVerdict, Report
@@ -406,5 +407,4 @@ def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell
 
 
 def names_of(uris: Sequence[str]) -> str:
-    more = f" and {len(uris) - MOST_NAMED:,} more" if len(uris) > MOST_NAMED else ""
-    return ", ".join(map(tail, uris[:MOST_NAMED])) + more
+    return name_some([*map(tail, uris)], MOST_NAMED)

@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import structs
 
 from valence_sched.core.fit.fit import Fit
+from valence_sched.errors import name_some
 from valence_sched.model import flavor as specs, relocation as model
 from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices, Node, to_json, uri_tail
@@ -339,9 +340,8 @@ def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
     known = (one for one in residents if one.request is not None)
     names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
     if names:
-        others = f" and {len(names) - 1:,} more" if names[1:] else ""
         nodes = format_count(len(names), "node")
-        yield f"request of {nodes} unknown, matching hardware: {names[0]}{others}"
+        yield f"request of {nodes} unknown, matching hardware: {name_some(names, 1)}"
 
 
 def joined(parts: list[Devices]) -> Devices:

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import IdentityConflict
+from valence_sched.errors import IdentityConflict, name_some
 from valence_sched.model import podm_address
 from valence_sched.model.inventory import to_json
 from valence_sched.model.podm_address import is_address
@@ -166,10 +166,5 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
     for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
         ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()
         if ids:
-            found.append(f"{format_count(len(ids), noun)} ({listed(ids)})")
+            found.append(f"{format_count(len(ids), noun)} ({name_some(ids, MAX_LISTED_USES)})")
     return found
-
-
-def listed(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
-    return ", ".join(ids[:MAX_LISTED_USES]) + more

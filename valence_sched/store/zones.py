@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName
+from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName, name_some
 from valence_sched.model import zone as nouns
 from valence_sched.model.base import digest_of
 from valence_sched.model.decision import Report
@@ -27,7 +27,7 @@ from valence_sched.store.database import Stored, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
-from valence_sched.store.identities import listed
+from valence_sched.store.identities import MAX_LISTED_USES
 from valence_sched.store.tables import key_of, now
 
 _table = tables.zone_claims
@@ -275,7 +275,8 @@ class Zones(Stored):
         claims = _find(connection, _of.state.in_(nouns.LIVE_STATES), sa.not_(_IS_OVER))
         found = [one.id for one in claims if name in {part.zone for part in one.parts}]
         if found:
-            text = f"zone {name!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
+            count, ids = format_count(len(found), "claim"), name_some(found, MAX_LISTED_USES)
+            text = f"zone {name!r} still has {count} ({ids})"
             raise InUse(f"{text}: run podm claim release and podm node delete first")
         connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
         tables.advance_shard(connection, tables.ZONES_SHARD)

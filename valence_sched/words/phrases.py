@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from valence_sched.errors import name_some
 from valence_sched.model.base import format_value, is_number
 from valence_sched.model.claim import Claim, Grant, NodeShrink
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
@@ -361,10 +362,8 @@ def missing_line(silent: Sequence[SilentZone], noun: str) -> str:
 
 
 def _listed(zones: Sequence[SilentZone]) -> str:
-    named = "; ".join(f"{one.zone} ({one.reason})" for one in zones[:MOST_SHOWN])
-    more = len(zones) - MOST_SHOWN
-    rest = f"; and {more:,} more" if more > 0 else ""
-    return f"{format_count(len(zones), 'zone')}: {named}{rest}"
+    named = [f"{one.zone} ({one.reason})" for one in zones]
+    return f"{format_count(len(zones), 'zone')}: {name_some(named, MOST_SHOWN, '; ', '; and')}"
 
 
 def format_instant(seconds: float, between: str = "T") -> str:

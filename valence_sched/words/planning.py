@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from valence_sched.errors import escape
+from valence_sched.errors import escape, name_some
 from valence_sched.model.capacity import NOT_REQUESTED, Capacity, PurchaseResult, StrandedAmount
 from valence_sched.model.check import CheckResult
 from valence_sched.model.decision import Candidate, Reason, Report
@@ -266,8 +266,7 @@ def _goal(result: Rebalance) -> str:
 def _listed(names: Iterable[str], before: str = ": ") -> str:
     """Return ``before``, the first names and the number of others; empty without names."""
     every = list(names)
-    rest = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
-    return f"{before}{', '.join(every[:MOST_NAMED])}{rest}" if every else ""
+    return f"{before}{name_some(every, MOST_NAMED)}" if every else ""
 
 
 def fit_counts_text(counts: Sequence[tuple[str, int]], undecided: Sequence[str]) -> str:

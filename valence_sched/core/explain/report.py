@@ -12,7 +12,7 @@ from valence_sched.core.evaluation import funnel
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import WEIGHT_UNITS
 from valence_sched.core.ranking import rank_rows
-from valence_sched.errors import closest, one_line, suggest, unknown_lines
+from valence_sched.errors import closest, name_some, one_line, suggest, unknown_lines
 from valence_sched.model import decision as nouns
 from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
@@ -369,13 +369,12 @@ def limit_note(batch_fits: int | None = None) -> str:
 
 def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
     """Return the line about pools that may fit, but whose search exceeded the budget."""
-    names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
-    more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
+    names = name_some([f"{one.podm} ({one.pool})" for one in pools], MOST_NAMES)
     what = format_count(len(pools), "pool")
     budget, states = policy.budget, format_count(policy.budget.pool_states, "state")
     spent = f"no answer within {states} for a pool and {budget.decision_states:,} for a decision"
     hint = f"raise the budget of policy {policy.name!r}"
-    return f"undecided: {what} may fit: {names}{more}: {spent}: {hint}"
+    return f"undecided: {what} may fit: {names}: {spent}: {hint}"
 
 
 def decision_result(

@@ -22,7 +22,7 @@ from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared, fold_uri
 from valence_sched.drivers.redfish.schema import Collection
-from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
+from valence_sched.errors import InputError, PodmError, SchedulerError, name_some, one_line
 from valence_sched.model import registration as registrations
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, FullPodm, Limit, PodmStatus, to_json
@@ -49,10 +49,10 @@ def with_max_blocks(podm: FullPodm, max_blocks: Mapping[BlockType, int], notes: 
                 stricter.setdefault((kind, top), []).append(pool.id)
         pools.append(replace(pool, limits=limits) if max_blocks else pool)
     for (kind, found), ids in stricter.items():
-        where = f"pool {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
         limit = format_count(found, f"{kind} block")
-        what = f"found a limit of {limit} in a node, expected {max_blocks[kind]}"
-        notes.remark(f"{where}: {what} as registered (the limit of the pod manager applies)")
+        what = f"found a limit of {limit} in a node, expected {max_blocks[kind]} as registered"
+        text = f"pool {name_some(ids, 1)}: {what}"
+        notes.remark(f"{text} (the limit of the pod manager applies)")
     return replace(podm, pools=tuple(pools))
 
 

@@ -17,6 +17,7 @@ from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import describe, device_owners, schema
 from valence_sched.drivers.redfish.fabric import FabricDevices
 from valence_sched.drivers.redfish.stocks import stocks
+from valence_sched.errors import name_some
 from valence_sched.model import inventory
 from valence_sched.model.inventory import BlockType, CompositionState, Devices, Limit, Node, Status
 from valence_sched.model.quantity import format_count
@@ -491,8 +492,7 @@ def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -
         return status
     if status.state == "Unused":
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
-        others = f" and {len(used) - 1} more" if used[1:] else ""
-        what = f"found Unused, expected {state}: it is part of {used[0]}{others}"
+        what = f"found Unused, expected {state}: it is part of {name_some(used, 1)}"
         block.remark(what, schema.ResourceBlock.composition_state)
         status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, len(used)))
