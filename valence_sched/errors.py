@@ -373,7 +373,8 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
         return "no name is known"
     ends = itertools.accumulate(len(known_name) + 2 for known_name in names)
     fitting = max(1, sum(end <= MAX_KNOWN_LENGTH for end in ends))
-    return f"known: {name_some(names, fitting)}"
+    shown = [repr(one) if ", " in one else one for one in names]
+    return f"known: {name_some(shown, fitting)}"
 
 
 def unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:

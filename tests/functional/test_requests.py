@@ -64,6 +64,7 @@ class TestInline(Case):
     def test_what_is_none_of_them_is_refused_with_an_example(self):
         for words, line in (
             (("--gpu", "0"), "'0' is not 2, A100 or 2xA100"),
+            (("--gpu", "1.5"), "'1.5' is not 2, A100 or 2xA100"),
             (("--gpu", "2x"), "'2x' is not 2, A100 or 2xA100"),
             (("--gpu", "2x "), "'2x ' is not 2, A100 or 2xA100"),
             (("--gpu", ""), "'' is not 2, A100 or 2xA100"),

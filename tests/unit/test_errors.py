@@ -22,6 +22,8 @@ class TestSuggest(unittest.TestCase):
     def test_the_nearest_is_named_and_where_none_is_near_all_are(self):
         self.assertEqual("did you mean 'small'?", suggest("smal", FLAVORS))
         self.assertEqual("known: gpu-large, large, small", suggest("xyz", FLAVORS))
+        halls = ("Hall, east", "hall-1")
+        self.assertEqual("known: 'Hall, east', hall-1", suggest("xyz", halls))
         self.assertEqual("no name is known", suggest("xyz", ()))
 
     def test_the_case_of_letters_and_spaces_around_them_do_not_make_a_name_far(self):

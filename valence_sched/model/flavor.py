@@ -355,7 +355,7 @@ def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
 
 def parse_gpus(text: str) -> dict[str, Any]:
     """Parse ``2``, ``A100`` or ``2xA100`` into accelerators of properties; else ValueError."""
-    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![-0-9.,]+x?$)\S.*)", text.strip())
     count, model = (int(match[1] or 1), match[2] or match[3]) if match else (0, None)
     if count < 1:
         raise is_not("2, A100 or 2xA100", text)
