@@ -14,6 +14,7 @@ from tests.unit.structure import PACKAGES, ROOT, Import, every_import, every_mod
 MAY_IMPORT = {
     "errors": set(),
     "streams": {"errors"},
+    "calls": {"errors", "model"},  # in parallel, on daemon threads
     "files": {"errors", "model"},  # it also writes an inventory
     "model": {"errors"},
     "words": {"errors", "model"},  # sentences about nouns, for screens, pages and messages
@@ -32,6 +33,7 @@ MAY_IMPORT = {
     # claimed pod managers are read first: the intake of the lifecycle reads the inventory
     "lifecycle": {
         "errors",
+        "calls",
         "model",
         "view",
         "core",
@@ -61,6 +63,7 @@ MAY_IMPORT = {
     "service": {"errors", "model", "files", "pages", "store", "words"},
     "zones": {
         "errors",
+        "calls",
         "model",
         "planning/batch_orders",
         "core/explain",
@@ -78,6 +81,7 @@ MAY_IMPORT["testing"] = set(MAY_IMPORT)
 MAY_IMPORT["client"] = {"errors", "model", "app", "remote"}  # the only interface of a caller
 MAY_IMPORT["server"] = {
     "errors",
+    "calls",
     "files",
     "model",
     "app",

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """SiteDrain: asks the command or the URL of a site to drain a node that will lose blocks."""
 
+import functools
 import os
 import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 import msgspec
 
+from valence_sched.calls import start_calls
 from valence_sched.errors import DrainRefused, SchedulerError, plain_reason
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.http import ANSWER, foreign_phrase
@@ -99,17 +99,10 @@ class SiteDrain:
     def _ask(self, body: DrainBody) -> str:
         """Post the message to the URL; return the problem, if any."""
         url, deadline_s = self.settings.url or "", self.settings.deadline_s
-        answered: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                content = msgspec.json.encode(body)
-                answered.set_result(self.post(url, content, body.id, deadline_s + LATER_S))
-            except Exception as error:
-                answered.set_exception(error)
-
+        content = msgspec.json.encode(body)
+        post = functools.partial(self.post, url, content, body.id, deadline_s + LATER_S)
         # a server that sends its answer slowly must not extend the deadline
-        threading.Thread(target=work, daemon=True, name="drain").start()
+        (answered,) = start_calls([post], "drain")
         where = url.partition("?")[0]  # the query may be a secret
         try:
             answer = msgspec.convert(answered.result(deadline_s), DrainAnswer)

@@ -7,7 +7,6 @@ are composed, they are decomposed again.
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.calls import start_calls
 from valence_sched.core.explain.report import decision_result
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
@@ -132,7 +132,8 @@ class Provisioner:
         self.composer.checkpoint("taken")
         claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
-        futures = _start([partial(self._compose_node, claim, find_another) for claim in claims])
+        composing = [partial(self._compose_node, claim, find_another) for claim in claims]
+        futures = start_calls(composing, "compose", MOST_PARALLEL_COMPOSES)
         try:
             wait(futures)
         except KeyboardInterrupt:
@@ -245,26 +246,3 @@ def _failed(error: errors.SchedulerError, notes: Sequence[str] = ()) -> Provisio
     is_lost = isinstance(error, errors.ClaimLost | errors.HardwareInUse)
     is_unknown = isinstance(error, errors.BaremetalUnavailable)
     return replace(result, failures=(str(error),), claim_lost=is_lost, use_unknown=is_unknown)
-
-
-def _start(calls: Sequence[Callable[[], ProvisionResult]]) -> list[Future[ProvisionResult]]:
-    """Start calls in parallel on daemon threads."""
-    futures: list[Future[ProvisionResult]] = [Future() for _ in calls]
-    waiting = deque(zip(futures, calls, strict=True))
-
-    def work() -> None:
-        while True:
-            try:
-                future, call = waiting.popleft()  # ``popleft`` is atomic
-            except IndexError:
-                return
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except BaseException as error:
-                future.set_exception(error)
-
-    for _ in range(min(MOST_PARALLEL_COMPOSES, len(calls))):
-        threading.Thread(target=work, daemon=True).start()
-    return futures

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from valence_sched import calls
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
 from valence_sched.model import claim, decision, http, redact, verbs, zone_registry
@@ -18,7 +19,7 @@ from valence_sched.server.engine_pool import EnginePool
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
-from valence_sched.zones import calls, claims, mixes
+from valence_sched.zones import claims, mixes
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.children import DEADLINE_S, Children, ZonePoller
 from valence_sched.zones.decider import ZoneDecider

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from valence_sched import errors
+from valence_sched.calls import call_all, call_below, errors_of
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Detail, Report, SilentZone
 from valence_sched.model.quantity import format_count
@@ -13,7 +14,6 @@ from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimPart, ZonedList, silent_zones
 from valence_sched.zones import paths
-from valence_sched.zones.calls import call_all, call_below, errors_of
 from valence_sched.zones.logins import RemoteZone
 
 R = TypeVar("R")

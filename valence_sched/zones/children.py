@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.calls import DEADLINE_SHARE, call_all
 from valence_sched.model import zone_registry as nouns
 from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.hardware import PodmOverview, StatsReport
@@ -20,7 +21,6 @@ from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.service_state import Leases
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone, Zones
-from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.report import INTERVALS, zone_info, zone_node
 

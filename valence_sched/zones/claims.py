@@ -19,6 +19,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.calls import DEADLINE_SHARE, call_all, errors_of
 from valence_sched.model import zone as nouns
 from valence_sched.model.claim import TTL_S, Claim, NodeAllocation
 from valence_sched.model.decision import Candidate, Report, SilentZone
@@ -29,7 +30,6 @@ from valence_sched.model.request import Request, asked_content
 from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
-from valence_sched.zones.calls import DEADLINE_SHARE, call_all, errors_of
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.calls import call_all, errors_of
 from valence_sched.model import lifecycle
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim, State, disabled_error
 from valence_sched.model.decision import SilentZone
@@ -24,7 +25,6 @@ from valence_sched.zones.below import (
     parts_of,
     zone_claim_id,
 )
-from valence_sched.zones.calls import call_all, errors_of
 from valence_sched.zones.claims import OWN, Select, ZoneClaimOutcome, ZoneClaims, merged_claim
 from valence_sched.zones.selection import Selected
 

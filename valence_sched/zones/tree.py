@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from valence_sched.calls import DEADLINE_SHARE
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model import zone as nouns
@@ -29,7 +30,6 @@ from valence_sched.model.request import GroupState, Request, with_inherited
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.zones import paths
-from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.mixes import supplies_with_offers, zone_supplies
 from valence_sched.zones.report import why_ruled_out
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens

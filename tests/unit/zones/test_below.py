@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.unit.model.test_plan import make_test_plan
 from tests.unit.store.site import podm
+from valence_sched.calls import NoAnswerInTime, call_all
 from valence_sched.errors import (
     AccessDenied,
     ClaimLost,
@@ -26,7 +27,6 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZoneChild, ZonesBelow
-from valence_sched.zones.calls import NoAnswerInTime, call_all
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import ChildToken, OwnToken, PlanSignatures, Tokens

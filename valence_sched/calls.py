@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls: several zones called in parallel, each until the deadline."""
+"""Calls in parallel on daemon threads: those of zones end at a deadline."""
 
 import contextvars
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
@@ -21,6 +22,32 @@ class NoAnswerInTime(ServiceError):
     """A zone did not answer in time: it may still carry out the call."""
 
 
+def start_calls(
+    calls: Sequence[Callable[[], T]], name: str, most: int | None = None
+) -> list[Future[T]]:
+    """Start calls on daemon threads of a name, at most ``most`` at a time; return their results."""
+    futures: list[Future[T]] = [Future() for _ in calls]
+    waiting = deque(zip(futures, calls, strict=True))
+
+    def work() -> None:
+        while True:
+            try:
+                future, call = waiting.popleft()  # ``popleft`` is atomic
+            except IndexError:
+                return
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+    for _ in range(len(calls) if most is None else min(most, len(calls))):
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(work,), daemon=True, name=name).start()
+    return futures
+
+
 def call_all(
     call: Callable[[A], T], arguments: Mapping[str, A], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
@@ -29,13 +56,11 @@ def call_all(
     A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
     SchedulerError is raised.
     """
-    futures: dict[str, Future[T]] = {name: Future() for name in arguments}
-    for name, argument in arguments.items():
-        run = functools.partial(contextvars.copy_context().run, _run, futures[name], call, argument)
-        threading.Thread(target=run, daemon=True, name=f"zone {name}").start()
-    wait(futures.values(), deadline_s)
+    calls = [functools.partial(call, argument) for argument in arguments.values()]
+    futures = start_calls(calls, "zones")
+    wait(futures, deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}
-    for name, future in futures.items():
+    for name, future in zip(arguments, futures, strict=True):
         late = None if future.done() else NoAnswerInTime("it did not answer in time")
         error = late or future.exception()
         if error is None:
@@ -70,10 +95,3 @@ def time_left(deadline_s: float) -> float:
     """Return the seconds left for this zone: ``deadline_s``, or less if the caller allows less."""
     left_s = DEADLINE.get()
     return deadline_s if left_s is None else min(deadline_s, left_s)
-
-
-def _run(future: Future[T], call: Callable[[A], T], argument: A) -> None:
-    try:
-        future.set_result(call(argument))
-    except BaseException as error:
-        future.set_exception(error)
