@@ -39,8 +39,8 @@ def batching() -> Iterator[Measurement]:
         losses = []
         for seed in range(INSTANCES):
             view = generated_view(PODMS, BLOCKS, seed)
-            found = decide_all(engine(view, JOINT), full_batch(view, policy))
-            losses.append(1 - found.placed_count / found.requested_count)
+            found = decide_all(engine(view, JOINT), full_batch(view, policy)).report("placements")
+            losses.append(1 - found.placed / found.requested)
         mean = sum(losses) / len(losses)
         yield against(f"batching: {policy}: mean loss", mean, 1.0, MEAN_LOSS, "")
         yield against(f"batching: {policy}: worst loss", max(losses), 1.0, WORST_LOSS, "")

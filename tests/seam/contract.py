@@ -122,13 +122,13 @@ class SchedulerContract(Contract):
         first, second = results.report.decisions
         taken = [self.blocks_of(report) for report in (first, second)]
         self.assertFalse(taken[0] & taken[1])
-        self.assertEqual((2, None), (results.report.placed, results.failure))
+        self.assertEqual((2, None), (results.report.placed, results.report.failure))
         self.check_sendable(results)
 
     def test_one_of_several_that_fails_fails_all(self):
         results = self.scheduler.select_all([request(), request(TOO_MANY)])
         self.assertEqual((0, "nothing_fits"), (results.report.placed, results.report.outcome))
-        self.assertIs(results.report.decisions[-1], results.failure)
+        self.assertIs(results.report.decisions[-1], results.report.failure)
 
     def test_as_many_nodes_fit_as_are_counted(self):
         counts = self.scheduler.count_fits(request(), 100)

@@ -15,7 +15,7 @@ from valence_sched.core.evaluation import EvaluationContext, reevaluate_group_st
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import with_members
 from valence_sched.core.policy import INFINITE_COST
-from valence_sched.model.decision import Outcome, Placement, PoolRef
+from valence_sched.model.decision import Outcome, Placement, PoolRef, outcome_of
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -143,9 +143,8 @@ class Decision:
 
     @property
     def outcome(self) -> Outcome:
-        if not self.placed_nodes:
-            return "undecided" if self.undecided_rows else "nothing_fits"
-        return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
+        placed, undecided = len(self.placed_nodes), bool(self.undecided_rows)
+        return outcome_of(placed, self.request.count, undecided=undecided)
 
     @property
     def placements(self) -> tuple[Placement, ...]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decision document ``valence-sched/decision``, version 1, its explanation, and details."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -379,6 +380,43 @@ class Reports(Struct, frozen=True, kw_only=True):
     decisions: tuple[Report, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def failure(self) -> Report | None:
+        last = self.decisions[-1] if self.decisions else None
+        return last if last and last.placed < last.request.required_count else None
+
+
+def outcome_of(placed: int, requested: int, *, undecided: bool) -> Outcome:
+    if not placed:
+        return "undecided" if undecided else "nothing_fits"
+    return "placed" if placed == requested else "placed_in_part"
+
+
+def joined(
+    requests: Sequence[Request], reports: Sequence[Report], inventory: InventorySummary
+) -> Reports:
+    """Return the decisions on several requests together; after a failure, no nodes are placed."""
+    requested = sum(request.count for request in requests)
+    placed = sum(one.placed for one in reports)
+    found = Reports(
+        outcome=outcome_of(placed, requested, undecided=any(one.undecided for one in reports)),
+        requested=requested,
+        placed=placed,
+        inventory=inventory,
+        decisions=tuple(reports),
+        warnings=tuple(dict.fromkeys(note for one in reports for note in one.warnings)),
+    )
+    if (failure := found.failure) is None:
+        return found
+    decisions = (*map(_unplaced, reports[:-1]), failure)
+    return replace(found, outcome=failure.outcome, placed=0, decisions=decisions)
+
+
+def _unplaced(report: Report) -> Report:
+    zones = report.zones and replace(report.zones, placements=())
+    none = {"placed": 0, "placements": (), "podms": (), "funnel": (), "explanation": None}
+    return replace(report, outcome="nothing_fits", zones=zones, **none)
+
 
 def with_podm_paths(report: Report) -> Report:
     """Return a report over zones with the path of the zone in the name of each pod manager."""
@@ -426,11 +464,6 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
     def results(self) -> tuple[DecisionResult, ...]:
         pairs = zip(self.report.decisions, self.details, strict=True)
         return tuple(DecisionResult(report=one, details=details) for one, details in pairs)
-
-    @property
-    def failure(self) -> Report | None:
-        last = self.report.decisions[-1] if self.report.decisions else None
-        return last if last and last.placed < last.request.required_count else None
 
 
 class FitCounts(Struct, frozen=True, kw_only=True):

@@ -24,14 +24,13 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain import report
-from valence_sched.core.explain.report import bound_notes, decision_warnings, limit_note
 from valence_sched.core.fit.fit import Fit, Spending
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model import decision as nouns
-from valence_sched.model.decision import Outcome, Reports
+from valence_sched.model.decision import Reports
 from valence_sched.model.policy import Budget, Goal
 from valence_sched.model.request import Request
 from valence_sched.planning import batch_orders
@@ -65,58 +64,25 @@ class Decisions:
     bound: int | None = None
     limit: str | None = None
 
-    @property
-    def failure(self) -> Decision | None:
-        last = self.decisions[-1] if self.decisions else None
-        return last if last and len(last.placed_nodes) < last.request.required_count else None
-
-    @property
-    def requested_count(self) -> int:
-        return sum(request.count for request in self.requests)
-
-    @property
-    def placed_count(self) -> int:
-        return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
-
-    @property
-    def outcome(self) -> Outcome:
-        if not self.placed_count:
-            decided = [self.failure] if self.failure else self.decisions
-            undecided = any(decision.undecided_rows for decision in decided)
-            return "undecided" if undecided else "nothing_fits"
-        return "placed" if self.placed_count == self.requested_count else "placed_in_part"
-
     def report(self, detail: nouns.Detail = "report") -> Reports:
         """Return all decisions as one document; requests that failed have no placed nodes."""
         source = report.inventory_summary(self.view)
         if detail == "report":
             source = report.inventory_source(self.view, self.skipped)
         reports = [report.decision_report(one, source, detail=detail) for one in self.decisions]
-        if self.failure:
-            unplaced = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
-            unplaced |= {"funnel": (), "explanation": None}
-            reports[:-1] = [msgspec.structs.replace(one, **unplaced) for one in reports[:-1]]
-        return Reports(
-            outcome=self.outcome,
-            requested=self.requested_count,
-            placed=self.placed_count,
-            inventory=source,
-            decisions=tuple(reports),
-            warnings=tuple(self.warnings()),
-        )
+        found = nouns.joined(self.requests, reports, source)
+        notes: list[str] = []
+        if self.bound is not None and len(self.requests) > 1:
+            placed = self.bound if found.failure else found.placed
+            notes += report.bound_notes(self.bound, placed, found.requested)
+        if self.limit:
+            notes.append(self.limit)
+        return msgspec.structs.replace(found, warnings=(*found.warnings, *notes))
 
     def result(self, detail: nouns.Detail = "placements") -> nouns.DecisionResults:
         """Return the report at the level ``detail``, with the details of each decision."""
         details = tuple(map(report.decision_details, self.decisions))
         return nouns.DecisionResults(report=self.report(detail), details=details)
-
-    def warnings(self) -> list[str]:
-        notes = (note for decision in self.decisions for note in decision_warnings(decision))
-        unique = list(dict.fromkeys(notes))
-        if self.bound is not None and len(self.requests) > 1:
-            placed = self.bound if self.failure else self.placed_count
-            unique += bound_notes(self.bound, placed, self.requested_count)
-        return [*unique, self.limit] if self.limit else unique
 
 
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
@@ -245,7 +211,7 @@ class BatchPlan:
         self._fits_left = self.budget.batch_fits  # of further orders
         # the optimiser takes about as long as some fits per pool and type
         if self._pools > self.budget.batch_fits:
-            self.limit = limit_note(self.budget.batch_fits)
+            self.limit = report.limit_note(self.budget.batch_fits)
         elif goals or not self._is_proven(best):
             groups = [self.requests[self.type_of.index(n)].group for n in range(len(self.types))]
             nodes = () if exact else self.nodes_of(best)
@@ -272,7 +238,7 @@ class BatchPlan:
         types = [replace(one, most=0) if at in full else one for at, one in enumerate(self.types)]
         optimum = _optimum(overlay.view, types, self.budget, goals)
         if optimum.exact_model and optimum.placed < optimum.bound:
-            self.limit = limit_note()
+            self.limit = report.limit_note()
         if not fixed:
             self.bound = min(self.bound, optimum.bound)
         return self.realised([*fixed, *optimum.nodes])

@@ -220,7 +220,7 @@ def zoned_result(
         for one in _sorted(selected.uncounted)
     )
     report = nouns.Report(
-        outcome=_outcome(len(placed), request.count, undecided=bool(selected.undecided)),
+        outcome=nouns.outcome_of(len(placed), request.count, undecided=bool(selected.undecided)),
         requested=request.count,
         placed=len(placed),
         fitting=len(nodes),
@@ -255,27 +255,8 @@ def zoned_results(
     requests: Sequence[Request], reports: Sequence[nouns.Report]
 ) -> nouns.DecisionResults:
     """Return the results of several selections; after a failure no nodes are placed."""
-    *earlier, last = reports
-    failed = last.placed < last.request.required_count
-    if failed:
-        none = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
-        earlier = [
-            replace(one, **none, zones=one.zones and replace(one.zones, placements=()))
-            for one in earlier
-        ]
-    decided = (*earlier, last)
-    requested = sum(request.count for request in requests)
-    placed = 0 if failed else sum(one.placed for one in decided)
-    undecided = any(one.undecided for one in ((last,) if failed else decided))
-    report = nouns.Reports(
-        outcome=_outcome(placed, requested, undecided=undecided),
-        requested=requested,
-        placed=placed,
-        inventory=last.inventory,
-        decisions=decided,
-        warnings=tuple(dict.fromkeys(note for one in decided for note in one.warnings)),
-    )
-    return nouns.DecisionResults(report=report, details=(None,) * len(decided))
+    report = nouns.joined(requests, reports, reports[-1].inventory)
+    return nouns.DecisionResults(report=report, details=(None,) * len(reports))
 
 
 def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.Report:
@@ -312,12 +293,6 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
         )
         pairs = zip(one.nodes, free, strict=True)
         one.nodes = [dataclasses.replace(node, alternates=rest) for node, rest in pairs]
-
-
-def _outcome(placed: int, requested: int, *, undecided: bool) -> nouns.Outcome:
-    if not placed:
-        return "undecided" if undecided else "nothing_fits"
-    return "placed" if placed == requested else "placed_in_part"
 
 
 def _sorted(zones: Mapping[str, nouns.SilentZone]) -> tuple[nouns.SilentZone, ...]:

@@ -315,7 +315,7 @@ class SchedulePodm(base.ReasonLister):
             self._check_strict(report)
         rows: list[dict[str, Any]] = []
         for name, result in zip(names, decisions.results, strict=False):
-            if decisions.failure in (None, result.report):  # a failed request fails all
+            if decisions.report.failure in (None, result.report):  # a failed request fails all
                 placed = output.decision.placement_rows(result.report)
                 rows += ({**row, "Request": name} for row in placed)
         self._has_zones = all(result.report.zones for result in decisions.results)

@@ -110,7 +110,7 @@ def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
 
 def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about several requests; the last line is the outcome of all."""
-    report, failure = decisions.report, decisions.failure
+    report, failure = decisions.report, decisions.report.failure
     notes = (note for one in report.decisions for note in zone_lines(one.zones))
     yield from warning_lines(dict.fromkeys((*report.warnings, *notes)))
     for name, result in zip(names, decisions.results, strict=False):

@@ -55,6 +55,11 @@ def used(found):
     return taken
 
 
+def node_count(found):
+    report = found.report("placements")
+    return report.outcome, report.placed
+
+
 class TestTogether(unittest.TestCase):
     """S35: each request uses the blocks that the earlier ones left."""
 
@@ -72,8 +77,8 @@ class TestTogether(unittest.TestCase):
         taken = used(found)
         for (_, uri), amount in taken.items():
             self.assertLessEqual(amount, 10 if uri == "s" else 1, uri)
-        if found.failure:
-            self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
+        if found.report("placements").failure:
+            self.assertEqual(("nothing_fits", 0), node_count(found))
         else:
             self.assertEqual(len(asked), len(found.decisions))
             for wanted, decision in zip(asked, found.decisions, strict=True):
@@ -108,8 +113,8 @@ class TestTogether(unittest.TestCase):
 
     def test_one_that_fails_fails_all_and_says_what_was_left(self):
         found = decide_all(engine_of(*site([2])), [request(CORES, count=2), request(CORES)])
-        self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
-        (verdict,) = Verdicts(found.failure).podm_verdicts()
+        self.assertEqual(("nothing_fits", 0), node_count(found))
+        (verdict,) = Verdicts(found.decisions[-1]).podm_verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
@@ -125,14 +130,14 @@ class TestTogether(unittest.TestCase):
     def test_one_that_may_have_fewer_keeps_its_reasons_though_others_follow(self):
         asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
         found = decide_all(engine_of(*site([2])), asked)
-        self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed_count))
+        self.assertEqual(("placed_in_part", 4), node_count(found))
         (verdict,) = Verdicts(found.decisions[0]).podm_verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_one_that_may_have_none_fails_nobody(self):
         big = request({"processor": {"total_cores": 99}}, min_count=0)
         found = decide_all(engine_of({"id": "a", "blocks": [cpu("c", 8)]}), [big, request(CORES)])
-        self.assertEqual(("placed_in_part", 1), (found.outcome, found.placed_count))
+        self.assertEqual(("placed_in_part", 1), node_count(found))
 
     def test_the_same_question_gets_the_same_bytes(self):
         asked = [request(CARD, count=2), request(CORES, seed=3), request(STOCK, count=2)]
@@ -170,17 +175,17 @@ class TestPlanned(unittest.TestCase):
         self.assertEqual(1, len(self.podms(self.all_of(2, 2))))
         scattered = self.all_of(2, 2, policies=("scatter", "gather"))
         self.assertGreater(len(self.podms(scattered)), 1)
-        self.assertEqual((4, 4), (scattered.placed_count, scattered.requested_count))
+        self.assertEqual(("placed", 4), node_count(scattered))
 
     def test_the_bound_of_several_is_stated_once_and_that_of_one_alone_with_it(self):
         part = self.all_of(99, min_count=0)
-        self.assertEqual(16, part.placed_count)
+        self.assertEqual(16, node_count(part)[1])
         self.assertIsNone(part.bound)
         self.assertEqual([16], [one.batch.bound for one in part.decisions[0].attempts])
         several = self.all_of(15, 9, min_count=0)
-        self.assertEqual((16, 16), (several.placed_count, several.bound))
+        self.assertEqual((16, 16), (node_count(several)[1], several.bound))
         failed = self.all_of(15, 9)
-        self.assertEqual((0, 16), (failed.placed_count, failed.bound))
+        self.assertEqual((0, 16), (node_count(failed)[1], failed.bound))
         for decision in failed.decisions:
             self.assertEqual({None}, {one.batch.bound for one in decision.attempts})
 
@@ -276,9 +281,11 @@ class TestBatchPlan(unittest.TestCase):
         any_order = any(fits_in_order(seen, order) for order in itertools.permutations(asked))
         found = decide_all(engine(seen), asked)
         if any_order:
-            self.assertEqual("placed", found.outcome)
+            self.assertEqual("placed", node_count(found)[0])
         counts = [len(one.placed_nodes) for one in found.decisions]
-        self.assertTrue(found.failure or counts == [one.count for one in asked])
+        self.assertTrue(
+            found.report("placements").failure or counts == [one.count for one in asked]
+        )
 
     @quietly(sized(180))
     @given(st.lists(BLOCKS, min_size=1, max_size=3), ASKS)
@@ -288,7 +295,7 @@ class TestBatchPlan(unittest.TestCase):
         types = [NodeType.of(one, most=one.count) for one in asked]
         alone = [most_nodes_alone(seen, one, seen.all_rows) for one in asked]
         found = decide_all(engine(seen), asked)
-        self.assertLessEqual(found.placed_count, most_nodes_together(seen, types, alone))
+        self.assertLessEqual(node_count(found)[1], most_nodes_together(seen, types, alone))
 
     def test_the_scarcest_are_placed_first_and_answers_are_in_the_order_asked(self):
         site = {"id": "a", "blocks": [cpu("small", 8), cpu("large", 8, 64)]}
@@ -309,18 +316,21 @@ class TestBatchPlan(unittest.TestCase):
 
     def test_the_search_places_what_no_order_does(self):
         found = self.filled(batch_fits=30)  # the first order has more fits: these do not count
-        self.assertEqual((84, []), (found.placed_count, found.warnings()))
+        self.assertEqual((84, []), (node_count(found)[1], [*found.report("placements").warnings]))
 
     def test_a_site_beyond_the_budget_is_left_to_the_orders(self):
         found = self.filled(batch_fits=29)
         note = "more nodes may fit: the site is too large for the optimiser (batch_fits 29)"
-        self.assertEqual([note], found.warnings())
-        self.assertLess(found.placed_count, 84)
+        self.assertEqual([note], [*found.report("placements").warnings])
+        self.assertLess(node_count(found)[1], 84)
 
     def test_the_optimiser_ends_at_its_limit_and_the_answer_is_the_same_twice(self):
         found = self.filled(solver_nodes=1)
-        self.assertEqual(["more nodes may fit: the optimiser ended at its limit"], found.warnings())
-        self.assertGreaterEqual(found.placed_count, self.filled(batch_fits=0).placed_count)
+        self.assertEqual(
+            ["more nodes may fit: the optimiser ended at its limit"],
+            [*found.report("placements").warnings],
+        )
+        self.assertGreaterEqual(node_count(found)[1], node_count(self.filled(batch_fits=0))[1])
         again = self.filled(solver_nodes=1)
         self.assertEqual(*(msgspec.json.encode(one.report()) for one in (found, again)))
 
@@ -328,7 +338,9 @@ class TestBatchPlan(unittest.TestCase):
         policy = Policy(name="default", budget=Budget(batch_fits=0))
         asked = [request(CORES, count=3), request(CORES, count=2)]
         found = decide_all(engine(view({"id": "a", "blocks": cpus(4)}), policy), asked)
-        self.assertEqual(["no placement has more than 4 of the 5 nodes"], found.warnings())
+        self.assertEqual(
+            ["no placement has more than 4 of the 5 nodes"], [*found.report("placements").warnings]
+        )
 
     def test_a_batch_without_budget_is_decided_once(self):
         policy = Policy(name="default", budget=Budget(batch_fits=0))
@@ -349,7 +361,7 @@ class TestBatchPlan(unittest.TestCase):
         found = decide_all(engine_of(*site), asked)
         podms = [one.chosen.podm for one in found.decisions[0].placements]
         self.assertEqual(["a", "b"], sorted(podms))
-        self.assertEqual(8, found.placed_count)
+        self.assertEqual(8, node_count(found)[1])
 
 
 def joint(site, *goals, weigher="room"):
@@ -376,7 +388,7 @@ class TestJointRequests(unittest.TestCase):
         succession = Succession(joint(site))
         return BatchPlan(succession, requests, succession.budget(requests))
 
-    def placed(self, trial):
+    def node_count(self, trial):
         return [[node.chosen.row for node in one.fitting_nodes] for one in trial.decisions]
 
     def test_the_first_order_is_the_answer_where_all_nodes_have_a_place(self):
@@ -384,7 +396,7 @@ class TestJointRequests(unittest.TestCase):
         plan = self.plan(site, asked(count=2), asked(count=2))
         trial = plan.best((), exact=True)
         self.assertEqual(((0, 0), 4), (trial.score, plan.bound))
-        self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
+        self.assertEqual([2, 2], [len(rows) for rows in self.node_count(trial)])
 
     def test_costs_of_each_request_are_those_of_its_own_nodes(self):
         """The large node fits in one pool only; the small ones go to the cheapest pool."""
@@ -392,7 +404,7 @@ class TestJointRequests(unittest.TestCase):
         sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
         plan = self.plan(site, sixteen, asked(count=2, id="y"))
         trial = plan.best(("least-cost",), exact=True)
-        (large, small) = self.placed(trial)
+        (large, small) = self.node_count(trial)
         self.assertEqual([0], large)
         self.assertEqual({0}, set(small))
 

@@ -12,6 +12,7 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InventoryIncomplete, ServiceError, UnknownName
 from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost
 from valence_sched.model.decision import (
+    Explanation,
     FitCounts,
     FunnelStep,
     InventorySummary,
@@ -175,12 +176,15 @@ class TestSeveral(unittest.TestCase):
 
     def test_where_one_fails_nothing_is_placed(self):
         earlier = zoned_result(sealed(), Selected(nodes=[node("a", zone="east")])).report
+        step = FunnelStep(filter="fit", came_in=3, went_on=1)
+        earlier = replace(earlier, funnel=(step,), explanation=Explanation())
         report = zoned_results(self.REQUESTS, (earlier, decided(1, 2))).report
         self.assertEqual(("nothing_fits", 3, 0), (report.outcome, report.requested, report.placed))
         first = report.decisions[0]
         self.assertEqual(("nothing_fits", 0, 1, (), ()), (
             first.outcome, first.placed, first.fitting, first.placements, first.zones.placements,
         ))  # fmt: skip
+        self.assertEqual(((), None), (first.funnel, first.explanation))
         self.assertEqual(earlier.zones.answered, first.zones.answered)
 
     def test_only_the_one_that_failed_may_leave_it_undecided(self):
