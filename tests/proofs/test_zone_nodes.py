@@ -12,7 +12,7 @@ from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from valence_sched.errors import ClaimState, InUse, ServiceError, StaleOffer, Unverified
 from valence_sched.model.claim import Claim
-from valence_sched.zones.below import MOST_ROWS, ZoneChild
+from valence_sched.zones.below import MOST_ROWS
 
 
 class NodeCase(TreeCase):
@@ -251,7 +251,7 @@ class TestTakenOut(NodeCase):
                     compose()
             self.assertEqual(("HELD", []), (self.states()[-1], self.made()))
             self.west.dead = False
-            self.top.claims_here.below.children["west"] = ZoneChild(self.west, self.west)
+            self.top.claims_here.below.children["west"] = self.west
             nodes = self.top.compose_claim(claim.id, wait_s=10).nodes
             self.assertEqual(4, len(nodes))
             self.assertEqual([], list(self.top.delete_nodes([node.id for node in nodes])))

@@ -13,7 +13,6 @@ from valence_sched.errors import RequestError, ServiceError, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.plan import parse_plan, plan_in
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.zones.below import ZoneChild
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.scheduler import ZoneScheduler
 
@@ -25,6 +24,7 @@ class Answers(Scheduler):
 
     def __init__(self, zone: InProcessZone) -> None:
         self._zone, self._scheduler = zone, claiming(zone)
+        self.hold_offers = zone.hold_offers
 
     def _call(self, verb, *words, **named):
         self._zone.ask(verb.__name__)
@@ -33,7 +33,7 @@ class Answers(Scheduler):
 
 def claiming(zone: InProcessZone) -> ZoneScheduler:
     """Return the scheduler of a zone, as in its service."""
-    children = {child.name: ZoneChild(child, Answers(child)) for child in zone.children}
+    children = {child.name: Answers(child) for child in zone.children}
     nodes = replace(zone.nodes_here, claims=replace(zone.claims_here, below=replace(
         zone.claims_here.below, children=children)))  # fmt: skip
     below = nodes.claims.below

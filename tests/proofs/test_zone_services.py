@@ -36,7 +36,6 @@ from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.simulator.server.faults import faults_of
 from valence_sched.store import tables
 from valence_sched.store.store import Store
-from valence_sched.zones.logins import RemoteZone
 
 APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice"}
 
@@ -290,7 +289,7 @@ class TestOverHttp(LiveTreeCase):
         self.assertIsNone(self.top.plan(request(count=30)).plan)
 
     def test_offers_of_another_zone_are_not_held(self):
-        zone = RemoteZone(ServiceConnection(self.west))
+        zone = scheduler(self.west)
         body = ZoneClaimBody(request=request(), tokens=("forged",))
         with self.assertRaisesRegex(Exception, "an offer was made by another zone"):
             zone.hold_offers(body)
@@ -299,9 +298,7 @@ class TestOverHttp(LiveTreeCase):
     def test_a_zone_whose_routing_is_off_holds_nothing(self):
         url = self.zones.start("closed", (), zones={"enable_zone_routing": False})
         with self.assertRaisesRegex(AccessDenied, "enable_zone_routing: true"):
-            RemoteZone(ServiceConnection(url)).hold_offers(
-                ZoneClaimBody(request=request(), tokens=("x",))
-            )
+            scheduler(url).hold_offers(ZoneClaimBody(request=request(), tokens=("x",)))
 
 
 class TestRaces(LiveTreeCase):

@@ -25,6 +25,7 @@ from valence_sched.remote.connection import ServiceConnection, path_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MOST_ANSWER_BYTES = 64 << 20  # bytes of the answer of a zone to one query
 POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last one repeats
 _signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
@@ -38,7 +39,8 @@ class RemoteScheduler(Scheduler):
     """Calls a service for every verb, by the table of verbs; raises the errors of the service.
 
     A request for a decision without a claim gets an id from its content, as in a local scheduler,
-    so that a repeated request gets the same decision.
+    so that a repeated request gets the same decision. For the zone above, it also makes and holds
+    the offers of the zone of its service.
     """
 
     def __init__(
@@ -146,6 +148,22 @@ class RemoteScheduler(Scheduler):
         if owner is None:
             return self._limit_all("PATCH", limits)
         return super().change_quota(owner, limits)
+
+    def offers(self, query: zone.OfferQuery) -> zone.ZoneAnswer:
+        return self._ask_zone("offers", query, zone.ZoneAnswer, most_bytes=MOST_ANSWER_BYTES)
+
+    def group_state(self, query: zone.OfferQuery) -> zone.GroupAnswer:
+        return self._ask_zone("group_state", query, zone.GroupAnswer, most_bytes=MOST_ANSWER_BYTES)
+
+    def hold_offers(self, body: zone.ZoneClaimBody, *, key: str | None = None) -> Claim:
+        return self._ask_zone("claims", body, Claim, key=key)
+
+    def _ask_zone(
+        self, path: str, body: zone.OfferQuery | zone.ZoneClaimBody, kind: type[R], **options: Any
+    ) -> R:
+        options["deadline_s"] = body.deadline_s
+        content, _ = self._connection.ask("POST", f"zones/{path}", body=body, **options)
+        return self._connection.decode(content, kind)
 
     def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
         content, _ = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))

@@ -20,10 +20,10 @@ from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
 from valence_sched.zones import claims, mixes
-from valence_sched.zones.below import ZoneChild, ZonesBelow
+from valence_sched.zones.below import Child, ZonesBelow
 from valence_sched.zones.children import DEADLINE_S, Children, ZonePoller
 from valence_sched.zones.decider import ZoneDecider
-from valence_sched.zones.logins import ChildLogins, RemoteZone
+from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
@@ -69,6 +69,7 @@ class ProcessZone:
         self._settings, self._engines, self._store = settings.zones, engines, store
         self._children = Children(lambda: store().zones, settings.zones.poll_interval_s)
         self._app, self._state = App(environ=environ), settings.state
+        self._password = self._app.config.zone_password
         self._dispatches = settings.dispatch is not None
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
@@ -131,9 +132,6 @@ class ProcessZone:
             raise SchedulerError("the zones form a cycle: a zone is below itself")
         return (*route, id_)
 
-    def _password(self, child: zone_registry.ZoneRegistration) -> str | None:
-        return self._app.secret(child.password, f"zone {child.name}") if child.password else None
-
     def poller(
         self,
         clock: Callable[[], float],
@@ -141,9 +139,7 @@ class ProcessZone:
         sleep: Callable[[float], object],
     ) -> ZonePoller:
         def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
-            password = self._app.config.zone_password(child)
-            connection = self._logins.connection(child, password, DEADLINE_S)
-            return RemoteZone(connection).verbs().zone_info()
+            return self._logins.scheduler(child, self._password(child), DEADLINE_S).zone_info()
 
         store = self._store()
         return ZonePoller(
@@ -203,19 +199,17 @@ class _Link:
     ) -> None:
         self.child = child
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {child.name}")
-        #: The zone, or the reason why it cannot be queried.
-        self.zone: ZoneChild | str = f"it is disabled: scheduler zone set {child.name} --enable"
+        self.zone: Child = f"it is disabled: scheduler zone set {child.name} --enable"
         if child.enabled:
             try:
-                zone = RemoteZone(logins.connection(child, password(child), timeout_s, route))
-                self.zone = ZoneChild(zone, zone.verbs())
+                self.zone = logins.scheduler(child, password(child), timeout_s, route)
             except (CredentialError, UsageError) as error:
                 self.zone = one_line(str(error))
 
     def offering(self, zone: zone_registry.ZoneOverview) -> ChildZone:
         child, report = zone.registration, zone.report
         inactive = None if report.is_active else report.reason
-        offering = None if isinstance(self.zone, str) else self.zone.zone
+        offering = None if isinstance(self.zone, str) else self.zone
         return ChildZone(
             child.name,
             offering,

@@ -13,8 +13,8 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimPart, ZonedList, silent_zones
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.zones import paths
-from valence_sched.zones.logins import RemoteZone
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -22,12 +22,8 @@ T = TypeVar("T")
 DEADLINE_S = 30.0  # time limit of the query to each zone
 MOST_ROWS = 10_000  # claims or nodes read from one child
 
-
-class ZoneChild(NamedTuple):
-    """A child zone: ``zone`` makes and holds offers, ``verbs`` handles all other verbs."""
-
-    zone: RemoteZone
-    verbs: Scheduler
+#: A child zone, or the reason why it cannot be queried.
+Child = RemoteScheduler | str
 
 
 class ZoneAnswers(NamedTuple):
@@ -41,21 +37,21 @@ class ZoneAnswers(NamedTuple):
 class ZonesBelow:
     """The parts of a zone: its ``own`` pod managers (``""``), and its children by name.
 
-    If a child cannot be queried, its value is the reason. ``disabled`` children are queried only
-    for claims and nodes. ``stated`` capabilities of the zone also apply to its children.
+    ``disabled`` children are queried only for claims and nodes. ``stated`` capabilities of the zone
+    also apply to its children.
     """
 
     own: OwnScheduler
-    children: Mapping[str, ZoneChild | str]
+    children: Mapping[str, Child]
     deadline_s: float = DEADLINE_S
     note_silence: Callable[[SilentZone], object] = field(default=lambda _zone: None)
     disabled: Container[str] = ()
     stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def part(self, zone: str) -> Scheduler:
-        return self.child(zone).verbs if zone else self.own
+        return self.child(zone) if zone else self.own
 
-    def child(self, zone: str) -> ZoneChild:
+    def child(self, zone: str) -> RemoteScheduler:
         """Return a child; ServiceError if it cannot be queried, or is no longer a child."""
         found = self.children.get(zone)
         if found is None:

@@ -17,7 +17,6 @@ from valence_sched.model.hardware import PodmOverview, StatsReport
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.scheduler import TREE_S
 from valence_sched.model.zone import ZoneSettings
-from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.service_state import Leases
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone, Zones
@@ -140,10 +139,8 @@ class ZoneRegistry:
 
         def tree_of(child: nouns.ZoneRegistration) -> nouns.ZoneNode:
             lower_s = deadline_s * DEADLINE_SHARE
-            connection = self._logins.connection(child, self._password(child), lower_s)
-            return RemoteScheduler(connection).zone_tree(
-                hops=hops - 1, deadline_s=lower_s, route=(*route, own)
-            )
+            scheduler = self._logins.scheduler(child, self._password(child), lower_s)
+            return scheduler.zone_tree(hops=hops - 1, deadline_s=lower_s, route=(*route, own))
 
         children = {one.registration.name: one.registration for one in zones}
         return tuple(

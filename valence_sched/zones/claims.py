@@ -222,7 +222,7 @@ class ZoneClaims:
                 hops=body.hops - 1,
                 deadline_s=body.deadline_s * DEADLINE_SHARE,
             )
-            claim = self.below.child(zone).zone.hold_offers(lower, key=row.id)
+            claim = self.below.child(zone).hold_offers(lower, key=row.id)
             check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
             if not 0 < len(claim.id) <= MOST_ID:
                 length = format_count(len(claim.id), "character")

@@ -5,47 +5,16 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
-from valence_sched.model.claim import Claim
 from valence_sched.model.http import default_authorities
-from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import KeystoneLogin, ZoneRegistration
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 
 if TYPE_CHECKING:
     from keystoneauth1.identity import v3
-
-T = TypeVar("T")
-
-MOST_ANSWER_BYTES = 64 << 20  # bytes of a child's answer to one query
-
-
-class RemoteZone:
-    """The zone of a service; unknown fields of a newer service are ignored."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self._connection = connection
-
-    def offers(self, query: OfferQuery) -> ZoneAnswer:
-        return self._ask("zones/offers", query, ZoneAnswer, most_bytes=MOST_ANSWER_BYTES)
-
-    def group_state(self, query: OfferQuery) -> GroupAnswer:
-        return self._ask("zones/group_state", query, GroupAnswer, most_bytes=MOST_ANSWER_BYTES)
-
-    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
-        return self._ask("zones/claims", body, Claim, key=key)
-
-    def verbs(self) -> RemoteScheduler:
-        return RemoteScheduler(self._connection)
-
-    def _ask(self, path: str, body: OfferQuery | ZoneClaimBody, kind: type[T], **options: Any) -> T:
-        options["deadline_s"] = body.deadline_s
-        content, _ = self._connection.ask("POST", path, body=body, **options)
-        return self._connection.decode(content, kind)
-
 
 MOST_LOGINS = 1000  # logins that a process keeps
 KEYSTONE_TIMEOUT_S = 10.0  # seconds for Keystone, of the time for the call to a child
@@ -100,19 +69,19 @@ class KeystoneTokens:
 
 
 class ChildLogins:
-    """The logins of one process to child zones; connections to a child reuse its token."""
+    """The logins of one process to child zones; schedulers of a child reuse its token."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tokens: dict[tuple[KeystoneLogin, str, bool | str], KeystoneTokens] = {}
 
-    def connection(
+    def scheduler(
         self,
         child: ZoneRegistration,
         password: str | None,
         timeout_s: float,
         route: Callable[[], Sequence[str]] = tuple,
-    ) -> ServiceConnection:
+    ) -> RemoteScheduler:
         verify = child.cacert or default_authorities(os.environ) or True
         connect = functools.partial(
             ServiceConnection,
@@ -123,7 +92,7 @@ class ChildLogins:
             route=route,
         )
         if child.keystone is None:
-            return connect(user=child.username, password=password)
+            return RemoteScheduler(connect(user=child.username, password=password))
         key = child.keystone, password or "", verify
         with self._lock:
             if key not in self._tokens:
@@ -131,4 +100,4 @@ class ChildLogins:
                     self._tokens.clear()
                 self._tokens[key] = KeystoneTokens(*key, min(timeout_s, KEYSTONE_TIMEOUT_S))
             tokens = self._tokens[key]
-        return connect(token=tokens.token, renew=tokens.renew)
+        return RemoteScheduler(connect(token=tokens.token, renew=tokens.renew))

@@ -25,7 +25,7 @@ from valence_sched.model.verbs import VERBS
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZoneChild, ZonesBelow
+from valence_sched.zones.below import ZonesBelow
 from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.selection import Selected, ZoneSelection
@@ -101,7 +101,7 @@ class InProcessZone(Scheduler):
         self.tokens = Tokens([f"secret of {name}"], name)
         self.effects, self.silent = EffectLog(), []
         words = {"deadline_s": 20.0, "prepare_ttl_s": 20.0, **words}
-        below = {child.name: ZoneChild(child, child) for child in self.children}
+        below = {child.name: child for child in self.children}
         below = ZonesBelow(self.engine, below, words.pop("deadline_s"), self.silent.append)
         self.claims_here = ZoneClaims(name, self.tokens, below, self.store.zone_claims,
                                       self.effects, pause=lambda _s: None, **words)  # fmt: skip

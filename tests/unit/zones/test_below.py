@@ -26,7 +26,7 @@ from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZoneChild, ZonesBelow
+from valence_sched.zones.below import ZonesBelow
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import ChildToken, OwnToken, PlanSignatures, Tokens
@@ -66,9 +66,7 @@ class Verbs:
 
 def below(own, **children):
     """Return the zones below a zone that has its own pod managers and some children."""
-    zones = {name: child if isinstance(child, str) else ZoneChild(child, child)
-             for name, child in children.items()}  # fmt: skip
-    return ZonesBelow(own, zones, 5.0)
+    return ZonesBelow(own, children, 5.0)
 
 
 def podms(own, **children):

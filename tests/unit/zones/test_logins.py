@@ -14,7 +14,7 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
-from valence_sched.zones.logins import ChildLogins, RemoteZone
+from valence_sched.zones.logins import ChildLogins
 
 PASSWORD = "a-secret"
 REFUSED = {"type": "about:blank", "title": "Unauthorized", "status": 401,
@@ -55,7 +55,7 @@ class KeystoneAndChild:
                 if token is None or (outer.valid is not None and token not in outer.valid):
                     self.answer(401, REFUSED)
                 else:
-                    self.answer(200, {"token": token})
+                    self.answer(200, {"name": token})
 
             def answer(self, status, document, headers=()):
                 content = json.dumps(document).encode()
@@ -92,9 +92,8 @@ class TestKeystone(unittest.TestCase):
         self.logins = ChildLogins()
 
     def ask(self):
-        """Return the token that the child received over a new connection."""
-        connection = self.logins.connection(self.child, PASSWORD, 5.0)
-        return json.loads(connection.ask("GET", "zones/info")[0])["token"]
+        """Return the token that the child received over a new connection, as its name."""
+        return self.logins.scheduler(self.child, PASSWORD, 5.0).zone_info().name
 
     def test_one_token_is_used_by_all_connections(self):
         self.assertEqual(["token-1"] * 3, [self.ask() for _ in range(3)])
@@ -145,7 +144,7 @@ class TestKeystone(unittest.TestCase):
 
     def test_another_password_is_another_login(self):
         self.ask()
-        self.logins.connection(self.child, "another", 5.0).ask("GET", "zones/info")
+        self.logins.scheduler(self.child, "another", 5.0).zone_info()
         sent = [one["identity"]["password"]["user"]["password"] for one in self.server.logins]
         self.assertEqual([PASSWORD, "another"], sent)
 
@@ -164,7 +163,7 @@ class RemoteCase(unittest.TestCase):
 
     def child(self, password=None, timeout_s=20.0, route=tuple, **words):
         row = ZoneRegistration(name="east", url=self.service.url, **words)
-        return RemoteZone(ChildLogins().connection(row, password, timeout_s, route))
+        return ChildLogins().scheduler(row, password, timeout_s, route)
 
 
 class TestQueries(RemoteCase):
@@ -197,10 +196,6 @@ class TestQueries(RemoteCase):
         self.assertEqual("once", first.headers["Idempotency-Key"])
         self.assertNotIn("Idempotency-Key", second.headers)
 
-    def test_the_verbs_are_those_of_its_scheduler(self):
-        self.service.answers["/v1/zones/info"] = {"name": "East"}
-        self.assertEqual("East", self.zone.verbs().zone_info().name)
-
 
 class TestConnection(RemoteCase):
     """The connection to it."""
@@ -220,7 +215,7 @@ class TestConnection(RemoteCase):
         hasty = self.child(timeout_s=0.2)
         self.service.awake.clear()
         with self.assertRaisesRegex(ServiceError, "does not answer in time"):
-            hasty.verbs().zone_info()
+            hasty.zone_info()
 
     def test_an_answer_that_is_none_and_an_error_are_raised(self):
         self.service.answers["/v1/zones/offers"] = {"worst_cost": "much"}
@@ -231,4 +226,4 @@ class TestConnection(RemoteCase):
 
     def test_a_url_that_is_none_is_refused_at_once(self):
         with self.assertRaises(UsageError):
-            ChildLogins().connection(ZoneRegistration(name="east", url="ftp://east"), None, 1.0)
+            ChildLogins().scheduler(ZoneRegistration(name="east", url="ftp://east"), None, 1.0)
