@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of the live pod managers of a command: from the network, or from the state."""
+"""Reads the live pod managers of a command, from the network or from the state."""
 
 import contextlib
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -36,9 +36,10 @@ BATCH_SIZE = 50  # readings that the state stores in one transaction
 class LiveReader:
     """Reads the live pod managers of a command, each once, in the order of the registry.
 
-    Pod managers that only report (``reporting_names``) come last. ``remarks`` has a line for each
-    reading that the state could not store, and for each password of a file that is sent
-    unencrypted. With ``raw`` each reading includes its Redfish documents.
+    With ``live.stored``, their stored readings are used. Pod managers that only report
+    (``reporting_names``) come last. ``remarks`` has a line for each reading that the state could
+    not store, and for each password of a file that is sent unencrypted. With ``raw`` each reading
+    includes its Redfish documents.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class LiveReader:
         self._uses_state = any(member.uses_state for member in self.members)
         self._cache = cache if self._uses_state else None
         self._progress = progress
-        self._dialects = plugins.load(plugins.DIALECTS)
         self._store_failed = False
         self._services: dict[Hashable, str] = {}
         self._other_names: set[str] = set()
         self.remarks = [
             f"{one.name}: its password is sent to {one.url} unencrypted"
             for one, file, _ in self.members
-            if one.password is not None
+            if not live.stored
+            and one.password is not None
             and podm_address.is_unencrypted(one.url)
             and file != registry.where
         ]
@@ -73,8 +74,8 @@ class LiveReader:
 
     @property
     def stored_names(self) -> frozenset[str]:
-        names = {member.registration.name for member in self.members if member.uses_state}
-        return frozenset(names.union(self.reporting_names))
+        members = (one for one in self.members if one.uses_state or self._live.stored)
+        return frozenset((*(one.registration.name for one in members), *self.reporting_names))
 
     def passwords(self) -> list[str]:
         """Return all known passwords, which a capture must not contain."""
@@ -87,6 +88,29 @@ class LiveReader:
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield the readings; a failed reading has the last known content of its pod manager."""
+        yield from self._stored_readings() if self._live.stored else self._new_readings()
+        if self.reporting_names:
+            with self._registry.opened() as store:
+                reported = store.load_podms(self.reporting_names)
+            names = [name for name in self.reporting_names if name in reported]
+            yield from (Reading(reported[name]) for name in names)
+
+    def _stored_readings(self) -> Iterator[Reading]:
+        known: dict[str, FullPodm] = {}
+        reports: Mapping[str, StatsReport] = {}
+        failures: dict[str, ReadFailure] = {}
+        if not self._registry.empty:
+            with self._registry.opened() as store:
+                known, failures = store.load_podms(self.stored_names), store.failures()
+                reports = store.reports()
+        now, limit_s = self._now(), self._live.max_age_s
+        for one, *_ in self.members:
+            name, report = one.name, reports.get(one.name)
+            switch = None if report is None else ReportedSwitch(report.stats.get("enabled"))
+            stored = known.get(name), failures.get(name), switch
+            yield Reading(*stored_podm(one, *stored, FullPodm, limit_s, now))
+
+    def _new_readings(self) -> Iterator[Reading]:
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.opened()) if self._uses_state else None
             member_targets = self._targets(store)
@@ -116,11 +140,6 @@ class LiveReader:
                         if age is not None:
                             failure += f"; last read {format_age(age)} ago"
                         yield dataclasses.replace(reading, podm=podm, failure=failure)
-        if self.reporting_names:
-            with self._registry.opened() as store:
-                reported = store.load_podms(self.reporting_names)
-            names = [name for name in self.reporting_names if name in reported]
-            yield from (Reading(reported[name]) for name in names)
 
     def _targets(self, store: "Store | None") -> list[ReadTarget | Reading]:
         # read an endpoint only under its first name: otherwise each name would offer its blocks
@@ -131,7 +150,7 @@ class LiveReader:
         for one, *_ in self.members:
             try:
                 if one.driver != AUTO:
-                    self._dialects.get(one.driver)
+                    plugins.load(plugins.DIALECTS).get(one.driver)
                 password = self._registry.password(one)
             except (errors.CredentialError, errors.PluginError, errors.UnknownName) as error:
                 targets.append(_refused(one, str(error)))
@@ -175,7 +194,8 @@ class LiveReader:
         if targets:
             from valence_sched.drivers.crawl import pool  # HTTP: not needed for stored readings
 
-            yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
+            dialects = plugins.load(plugins.DIALECTS).by_name
+            yield from pool.read(targets, dialects, settings, self._progress)
 
     def _remember(
         self, podms: Sequence[FullPodm], store: "Store | None"
@@ -284,36 +304,3 @@ def stored_podm(
     # show a time, not an age: the line may be printed much later
     last = f"; last read {podm.read_at}" if podm.read_at else ""
     return podm, failure.reason + last
-
-
-class StoredReader:
-    """Yields the pod managers of a state like LiveReader, but from stored readings."""
-
-    def __init__(self, registry: Registry, live: ReadOptions, *, now: Now) -> None:
-        self._registry, self._live, self._now = registry, live, now
-        self.members, self.reporting_names = _reporting_members(registry, live)
-        self.remarks: list[str] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.members or self.reporting_names)
-
-    @property
-    def stored_names(self) -> frozenset[str]:
-        names = {member.registration.name for member in self.members}
-        return frozenset(names.union(self.reporting_names))
-
-    def __iter__(self) -> Iterator[Reading]:
-        known: dict[str, FullPodm] = {}
-        reports: dict[str, StatsReport] = {}
-        failures: dict[str, ReadFailure] = {}
-        if not self._registry.empty:
-            with self._registry.opened() as store:
-                known, failures = store.load_podms(self.stored_names), store.failures()
-                reports = store.reports()
-        now, limit_s = self._now(), self._live.max_age_s
-        for one, *_ in self.members:
-            name, report = one.name, reports.get(one.name)
-            switch = None if report is None else ReportedSwitch(report.stats.get("enabled"))
-            stored = known.get(name), failures.get(name), switch
-            yield Reading(*stored_podm(one, *stored, FullPodm, limit_s, now))
-        yield from (Reading(known[name]) for name in self.reporting_names if name in known)

@@ -110,13 +110,7 @@ class SourceReader:
         return f"no inventory: {named}; or register a pod manager with {create}"
 
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
-        if live.stored:
-            from valence_sched.inventory.live import StoredReader  # SQL: only for a state
-
-            stored = StoredReader(self.registry(live.state), live, now=self.now)
-            reader: LiveReader | StoredReader = stored
-        else:
-            reader = self.live_reader(live)
+        reader = self.live_reader(live)
         if alone and not reader:
             raise NoPodm(self.no_podm_message(live))
         self.stored_names = reader.stored_names
