@@ -19,7 +19,7 @@ from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.describe import own_status
 from valence_sched.drivers.redfish.fabric import HostZones
 from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange, choose_write
-from valence_sched.drivers.redfish.placed import PlacedHost, PlacedNodes, ZoneMethods
+from valence_sched.drivers.redfish.placed import PlacedHost, PlacedNodes
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
 from valence_sched.errors import ClaimLost, PodmError
@@ -112,8 +112,8 @@ class RedfishNode:
         self, session: Session, reader: NodeReader, own: tuple[methods.ChangeMethod, ...] = ()
     ) -> None:
         self._session, self._reader = session, reader
-        zone = ZoneMethods(HostZones(session))
-        self._ways = (*own, *methods.CHANGE_METHODS, zone.by_action, zone.by_list)
+        host = PlacedHost(session, HostZones(session))
+        self._ways = (*own, *methods.CHANGE_METHODS, host.by_action, host.by_list)
         self._known: dict[str, tuple[str, ...]] = {}
 
     def read(self, node: str, attach: Uris, detach: Uris) -> RemainingChange:

@@ -21,36 +21,6 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult
 ChangeBlocks = Callable[[str, Uris, Uris, Watch], Change]
 
 
-class ZoneMethods:
-    """The methods that change the zone of the host on which a node is."""
-
-    def __init__(self, zones: HostZones) -> None:
-        self._zones = zones
-
-    def by_action(self, change: RemainingChange) -> Offer:
-        """Return a POST of the action of the zone for the endpoint of the next block."""
-        attach = change.attach[:1]
-        found = self._zones.change(change.node, attach, () if attach else change.detach[:1])
-        if found is None or isinstance(found, str) or len(found.add + found.remove) != 1:
-            return found if isinstance(found, str) else None
-        action = find_action(found.zone.json, "AddEndpoint" if found.add else "RemoveEndpoint")
-        (end,) = found.add + found.remove
-        body, tags = (
-            {"Endpoint": {"@odata.id": end}},
-            {"ZoneETag": found.zone.uri, "EndpointETag": end},
-        )
-        return tagged_write(change, "by action of the zone", action, body, tags)
-
-    def by_list(self, change: RemainingChange) -> Offer:
-        """Return a PATCH of all endpoints of the zone, which Intel RSD has outside of ``Links``."""
-        found = self._zones.change(change.node, change.attach, change.detach)
-        if found is None or isinstance(found, str):
-            return found
-        ends = {"Endpoints": found.endpoints}
-        body = ends if self._zones.is_rack else {"Links": ends}
-        return ComposeWrite("by list of the zone", found.zone.uri, body, True, on_host=True)
-
-
 class PlacedHost:
     """The blocks of a host, to be changed: the host itself, and the devices in its zones."""
 
@@ -78,8 +48,28 @@ class PlacedHost:
         return None
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
-        ways = ZoneMethods(self._zones)
-        return methods.choose_change(change, (ways.by_action, ways.by_list), closed)
+        return methods.choose_change(change, (self.by_action, self.by_list), closed)
+
+    def by_action(self, change: RemainingChange) -> Offer:
+        """Return a POST of the action of the zone for the endpoint of the next block."""
+        attach = change.attach[:1]
+        found = self._zones.change(change.node, attach, () if attach else change.detach[:1])
+        if found is None or isinstance(found, str) or len(found.add + found.remove) != 1:
+            return found if isinstance(found, str) else None
+        action = find_action(found.zone.json, "AddEndpoint" if found.add else "RemoveEndpoint")
+        (end,) = found.add + found.remove
+        body = {"Endpoint": {"@odata.id": end}}
+        tags = {"ZoneETag": found.zone.uri, "EndpointETag": end}
+        return tagged_write(change, "by action of the zone", action, body, tags)
+
+    def by_list(self, change: RemainingChange) -> Offer:
+        """Return a PATCH of all endpoints of the zone, which Intel RSD has outside of ``Links``."""
+        found = self._zones.change(change.node, change.attach, change.detach)
+        if found is None or isinstance(found, str):
+            return found
+        ends = {"Endpoints": found.endpoints}
+        body = ends if self._zones.is_rack else {"Links": ends}
+        return ComposeWrite("by list of the zone", found.zone.uri, body, True, on_host=True)
 
     def conflict(self, node: str, block: str) -> str | None:
         self._zones.read_again()
