@@ -350,8 +350,10 @@ class TestOrder(NodeCase):
     def test_a_node_without_a_free_port_is_resized_by_detaching_first(self):
         flavors = self.write("two-cards.yaml", TWO_CARDS)
         with self.there("full-ports:507") as here:
-            words = ("--flavor", "two-cards", "--flavor-file", flavors, "--force", "-f", "json")
-            done = self.change(here, "resize", *words)
+            words = ("--flavor", "two-cards", "--flavor-file", flavors, "--force")
+            plan = f"{self.folder}/two-cards.json"
+            self.assertEqual(0, self.change(here, "resize", *words, "--plan", plan).code)
+            done = here.asked("apply", plan, "-f", "json")
             self.assertEqual(0, done.code, done.err)
             self.assertIn("detached first: HTTP 507: No port of", done.err)
             self.assertEqual(["detach", "attach"], [row["Change"] for row in done.data])

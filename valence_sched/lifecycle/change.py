@@ -114,6 +114,7 @@ class NodeChanger:
                 attached_amounts=chosen.grants,
                 detached_amounts=chosen.amounts,
                 decision=chosen.decision,
+                flavor_request=record.request,
                 no_room=no_room,
             )
             if not chosen.fits:
@@ -161,7 +162,9 @@ class NodeChanger:
                 self.compile_request(RequestSpec(flavor=floor))
             record = ChangeRecord(shrinkable=change.shrinkable, floor=floor, power_cycle=cycles)
             return ChosenParts(), record
-        if change.flavor is not None:
+        if change.flavor_request is not None:
+            record = ChangeRecord(flavor=change.flavor, request=change.flavor_request)
+        elif change.flavor is not None:
             spec = RequestSpec(
                 flavor=change.flavor,
                 policy=change.policy,

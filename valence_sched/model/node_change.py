@@ -14,7 +14,7 @@ from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import Devices, Name, to_json
-from valence_sched.model.need import Toleration
+from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.model.podm_address import is_http_url
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import PasswordReference
@@ -39,8 +39,8 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     on. ``policy`` chooses the devices, by default the policy of the flavor. Taints of attached
     blocks are tolerated by ``tolerations``, the flavor, or the request of the node. ``before`` has
     the blocks and amounts of the node that the change was planned for. A planned change may have a
-    flavor and the exact blocks and amounts. Blocks are attached before others are detached, unless
-    there is no room for all of them, or with ``detach_first``.
+    flavor, its ``flavor_request``, and the exact blocks and amounts. Blocks are attached before
+    others are detached, unless there is no room for all of them, or with ``detach_first``.
 
     With ``shrinkable``, nothing is attached or detached: the node is marked as shrinkable to the
     flavor ``floor``, by default to its own request, or no longer. ``power_cycle`` then applies to
@@ -54,6 +54,7 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     detach_blocks: tuple[Name, ...] = ()
     detach_amounts: tuple[Name, ...] = ()
     flavor: Name | None = None
+    flavor_request: NodeRequest | None = None
     idle: bool = False
     policy: Name | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -72,6 +73,8 @@ class NodeChange(Noun, frozen=True, kw_only=True):
             raise ValueError("Expected devices or blocks, else a flavor, else idle or shrinkable")
         if self.floor is not None and not self.shrinkable:
             raise ValueError("Expected shrinkable with a floor")
+        if self.flavor_request is not None and (self.flavor is None or becomes):
+            raise ValueError("Expected a planned change to a flavor with flavor_request")
 
     @property
     def names_parts(self) -> bool:
@@ -93,10 +96,11 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     Nothing was written unless ``done``. ``decision`` has the reasons if no free devices fit. A
     change that is not needed attaches and detaches nothing. ``attached_amounts`` are memory chunks
     and volumes, or before the change the grants of stocks; ``detached_amounts`` are memory chunks
-    and volumes. ``no_room`` is the reason why blocks are detached before others are attached, empty
-    if they are attached first. ``hazard`` is the reason why the blocks and amounts must not be
-    detached from the node as it runs. ``refusal`` is the reason why the pod manager would refuse
-    the change, empty without a reason, None if it was not checked.
+    and volumes. ``flavor_request`` is the request of the flavor that the node becomes. ``no_room``
+    is the reason why blocks are detached before others are attached, empty if they are attached
+    first. ``hazard`` is the reason why the blocks and amounts must not be detached from the node as
+    it runs. ``refusal`` is the reason why the pod manager would refuse the change, empty without a
+    reason, None if it was not checked.
     """
 
     node: ComposedNode
@@ -105,6 +109,7 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     attached_amounts: tuple[Grant, ...] = ()
     detached_amounts: tuple[Grant, ...] = ()
     decision: DecisionResult | None = None
+    flavor_request: NodeRequest | None = None
     done: bool = False
     power_cycled: bool = False
     no_room: str = ""
@@ -136,6 +141,7 @@ def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
         attach_amounts=result.attached_amounts,
         detach_amounts=uris(result.detached_amounts),
         flavor=change.flavor,
+        flavor_request=result.flavor_request,
         policy=change.policy,
         tolerations=change.tolerations,
         force=change.force,

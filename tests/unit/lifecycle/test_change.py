@@ -22,6 +22,7 @@ from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.node_change import NodeChange, exact_change, uris
 from valence_sched.model.request_spec import compile_request
 from valence_sched.store import tables
@@ -299,6 +300,14 @@ class TestChanges(ChangeCase):
         for flavor, blocks in (("g3", 4), ("g3", 4), ("g1", 2)):
             result = self.change(NodeChange(flavor=flavor))
             self.assertEqual((flavor, blocks), (result.node.flavor, len(self.node().blocks)))
+        self.assert_consistent()
+
+    def test_a_planned_resize_needs_no_flavor_of_this_name(self):
+        resize = NodeChange(flavor="g3")
+        planned = exact_change(resize, self.change(resize, dry_run=True))
+        node = self.change(msgspec.structs.replace(planned, flavor="mine")).node
+        self.assertEqual(("mine", planned.flavor_request), (node.flavor, node.request))
+        self.assertEqual(4, len(node.blocks))
         self.assert_consistent()
 
     def test_a_dry_run_names_the_blocks_and_the_hazard_and_changes_nothing(self):
@@ -676,6 +685,7 @@ class TestRefusals(ChangeCase):
         for words, message in (
             ({}, "Expected devices or blocks"),
             ({"flavor": "g1", "idle": True}, "Expected devices or blocks"),
+            ({"flavor": "g1", "flavor_request": NodeRequest()}, "Expected a planned change"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 NodeChange(**words)
