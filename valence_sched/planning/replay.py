@@ -8,8 +8,7 @@ import heapq
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -54,17 +53,17 @@ class Sample(NamedTuple):
     pools: float = 0.0
 
 
-@dataclass(slots=True)
-class Bucket:
-    """A closed bucket: the mean of each level, its counts, and a sample at its end."""
+class Edge(NamedTuple):
+    """An end of a bucket: the integral of each level and the counts so far, and a sample."""
 
-    means: list[float]
-    counts: list[int]
-    sample: Sample
+    moment: float
+    integrals: Sequence[float]
+    counts: Sequence[int]
+    sample: Sample = Sample()
 
 
 class Timeline:
-    """The mean of each level and the counts of events, by bucket of time.
+    """The levels and counts of events over time, with an edge before and after each bucket.
 
     ``sample`` is called at the end of a bucket if a level changed since its last call.
     """
@@ -78,75 +77,64 @@ class Timeline:
         sample: Callable[[], Sample] = Sample,
     ) -> None:
         self.start, self.width = start, width
-        self.levels = list(levels)
-        self.counts = [0] * counts  # counts of the open bucket
-        self.buckets: list[Bucket] = []
+        self.end = start + width  # of the open bucket
+        self.levels, self.counts = list(levels), [0] * counts
+        self.edges = [Edge(start, [0.0] * len(levels), list(self.counts))]
         self._sample = sample
         self._latest: Sample | None = None  # of the present levels
-        self._open()
+        #: By level: how much less its integral is than if the present level had always been.
+        self._missing = [0.0] * len(levels)
 
     def advance(self, moment: float) -> None:
         """Close the buckets that end at or before a moment; moments must not go back."""
         while moment >= self.end:
             self._close(self.end)
-            if len(self.buckets) >= MOST_BUCKETS:
-                pairs = zip(self.buckets[::2], self.buckets[1::2], strict=True)
-                self.buckets = [
-                    Bucket(
-                        [fmean(both) for both in zip(one.means, other.means, strict=True)],
-                        [sum(both) for both in zip(one.counts, other.counts, strict=True)],
-                        other.sample,
-                    )
-                    for one, other in pairs
-                ]
+            if len(self.edges) > MOST_BUCKETS:
+                self.edges = self.edges[::2]
                 self.width *= 2
-            self._open()
+            self.end = self.start + self.width * len(self.edges)
 
     def change(self, changes: Sequence[tuple[int, float]], sign: float, moment: float) -> None:
         """Add ``sign`` times the amounts at a moment; ``changes`` are ``(level, amount)``."""
-        levels, integral, rest = self.levels, self._integral, self.end - moment
+        levels, missing, elapsed = self.levels, self._missing, moment - self.start
         self._latest = None
         for number, amount in changes:
             change = sign * amount
             levels[number] += change
-            integral[number] += change * rest
+            missing[number] += change * elapsed
 
     def finish(self, moment: float) -> None:
         self.advance(moment)
-        begin = self.end - self.width
-        if moment > begin or not self.buckets:
-            self._close(moment)
-            return
-        last = self.buckets[-1]
-        last.counts = [sum(both) for both in zip(last.counts, self.counts, strict=True)]
-        last.sample = self._sampled()
+        if moment == self.edges[-1].moment and len(self.edges) > 1:
+            del self.edges[-1]
+        self._close(moment)
 
-    def mean(self, number: int, end: float) -> float:
-        lengths = [self.width] * len(self.buckets)
-        lengths[-1] = end - self.start - self.width * (len(lengths) - 1)
-        if (whole := sum(lengths)) <= 0.0:
-            return self.buckets[-1].means[number]
-        pairs = zip(self.buckets, lengths, strict=True)
-        return sum(bucket.means[number] * length for bucket, length in pairs) / whole
+    def mean(self, number: int) -> float:
+        return self._mean(number, self.edges[0], self.edges[-1])
 
-    def _open(self) -> None:
-        self.end = self.start + self.width * (len(self.buckets) + 1)
-        self._integral = [level * self.width for level in self.levels]
+    def means(self, number: int) -> list[float]:
+        """Return the mean of a level in each bucket."""
+        pairs = itertools.pairwise(self.edges)
+        return [self._mean(number, before, after) for before, after in pairs]
+
+    def bucket_counts(self) -> Iterator[tuple[int, ...]]:
+        """Yield the counts of each event by bucket."""
+        for sums in zip(*(one.counts for one in self.edges), strict=True):
+            yield tuple(after - before for before, after in itertools.pairwise(sums))
+
+    def _mean(self, number: int, before: Edge, after: Edge) -> float:
+        if after.moment == before.moment:
+            return self.levels[number]
+        integral = after.integrals[number] - before.integrals[number]
+        return integral / (after.moment - before.moment)
 
     def _close(self, moment: float) -> None:
-        begin = self.start + self.width * len(self.buckets)
-        length, missing = moment - begin, self.end - moment
-        means = list(self.levels)
-        if length > 0.0:
-            pairs = zip(self._integral, self.levels, strict=True)
-            means = [(integral - level * missing) / length for integral, level in pairs]
-        self.buckets.append(Bucket(means, self.counts, self._sampled()))
-        self.counts = [0] * len(self.counts)
-
-    def _sampled(self) -> Sample:
+        elapsed = moment - self.start
+        pairs = zip(self.levels, self._missing, strict=True)
+        integrals = [level * elapsed - missing for level, missing in pairs]
         if self._latest is None:
             self._latest = self._sample()
-        return self._latest
+        self.edges.append(Edge(moment, integrals, list(self.counts), self._latest))
 
 
 Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
@@ -212,8 +200,8 @@ class Occupancy:
         self._timeline.change(self._changes(fit, before), -1.0, moment)
         self._count_node(moment, podm, -1)
 
-    def spread(self, end: float) -> model.NodeSpread:
-        nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
+    def spread(self) -> model.NodeSpread:
+        nodes, podms = map(self._timeline.mean, (self._nodes, self._podms))
         names = self._view.podms
         return model.NodeSpread(
             mean=rounded(nodes / podms) if podms else 0.0,
@@ -221,13 +209,11 @@ class Occupancy:
             placed={names[podm].id: count for podm, count in enumerate(self._placed_on) if count},
         )
 
-    def utilisation(self, end: float) -> dict[str, model.Utilisation]:
+    def utilisation(self) -> dict[str, model.Utilisation]:
         mean, peaks = self._timeline.mean, self._peaks
         return {
             name: model.Utilisation(
-                total=total,
-                mean=rounded(mean(number, end) / total),
-                peak=rounded(peaks[number] / total),
+                total=total, mean=rounded(mean(number) / total), peak=rounded(peaks[number] / total)
             )
             for number, (name, total) in enumerate(self.totals.items())
             if total
@@ -237,7 +223,7 @@ class Occupancy:
         """Return the fields of a ``ReplaySeries`` with means by bucket."""
 
         def means(level: int, total: float = 1.0) -> tuple[float, ...]:
-            return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
+            return tuple(rounded(mean / total) for mean in self._timeline.means(level))
 
         totals = enumerate(self.totals.items())
         used = {name: means(number, total) for number, (name, total) in totals if total}
@@ -246,12 +232,12 @@ class Occupancy:
     def peaks(self) -> tuple[int, int]:
         return round(self._peaks[self._nodes]), round(self._peaks[self._podms])
 
-    def cost(self, end: float) -> float | None:
+    def cost(self) -> float | None:
         """Return the price of all hours in which pod managers had nodes, None without prices."""
-        hours = (end - self._timeline.start) / 3600.0
-        if not hours or all(price is None for price in self._prices):
+        last = self._timeline.edges[-1]
+        if last.moment == self._timeline.start or all(price is None for price in self._prices):
             return None
-        return rounded(self._timeline.mean(self._price, end) * hours)
+        return rounded(last.integrals[self._price] / 3600.0)
 
     def _count_node(self, moment: float, podm: int, number: int) -> None:
         self._nodes_on[podm] += number
@@ -445,20 +431,19 @@ class ReplayRun:
                 heapq.heappush(self._departures, (entry.departure, self._node, request, fit))
 
     def _result(self, site: str, policy: str | None) -> model.ReplayResult:
-        refusals, occupancy, end = self._refusals, self._occupancy, self._now
-        buckets = self._timeline.buckets
+        refusals, occupancy, timeline = self._refusals, self._occupancy, self._timeline
+        ends = [edge.sample for edge in timeline.edges[1:]]
         peak_nodes, peak_podms = occupancy.peaks()
-        measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
+        measured = [one.fragmentation for one in ends if one.fragmentation is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
         if self._measure is not None:
             name, mean = measure_name(self._measure.resource), sum(measured) / len(measured)
             share = {"mean": rounded(mean), "peak": max(samples)}
             fragmentation = model.Fragmentation(resource=name, **share)
-        columns = zip(*(one.counts for one in buckets), strict=True)
-        counts: dict[str, Any] = dict(zip(EVENTS, columns, strict=True))
-        totals: dict[str, Any] = {name: sum(each) for name, each in counts.items()}
+        counts: dict[str, Any] = dict(zip(EVENTS, timeline.bucket_counts(), strict=True))
+        totals: dict[str, Any] = dict(zip(EVENTS, timeline.counts, strict=True))
         series = model.ReplaySeries(
-            bucket_s=rounded(self._timeline.width),
+            bucket_s=rounded(timeline.width),
             fragmentation=samples or None,
             **occupancy.series(),
             **counts,
@@ -470,17 +455,17 @@ class ReplayRun:
             requests=self._requests,
             **totals,
             departed=self._departed,
-            duration_s=rounded(end - self._timeline.start),
+            duration_s=rounded(self._now - timeline.start),
             peak_nodes=peak_nodes,
             podms_needed=peak_podms,
-            spread=occupancy.spread(end),
+            spread=occupancy.spread(),
             imbalance=model.Imbalance(
-                podms=rounded(fmean(one.sample.podms for one in buckets)),
-                pools=rounded(fmean(one.sample.pools for one in buckets)),
+                podms=rounded(fmean(one.podms for one in ends)),
+                pools=rounded(fmean(one.pools for one in ends)),
             ),
-            utilisation=occupancy.utilisation(end),
+            utilisation=occupancy.utilisation(),
             fragmentation=fragmentation,
-            cost=occupancy.cost(end),
+            cost=occupancy.cost(),
             by_flavor=refusals.by_flavor(),
             refusals=refusals.by_step(),
             first_refusals=refusals.first(),

@@ -355,16 +355,17 @@ class TestTimeline(unittest.TestCase):
             integral += level * gap
             level += amount
         expected = integral / (end - 10.0) if end > 10.0 else level
-        self.assertAlmostEqual(expected, timeline.mean(0, end), 6)
-        self.assertEqual(len(changes), sum(bucket.counts[0] for bucket in timeline.buckets))
+        self.assertAlmostEqual(expected, timeline.mean(0), 6)
+        self.assertEqual(len(changes), timeline.edges[-1].counts[0])
         self.assertEqual([level], timeline.levels)
 
     @quietly(sized(100))
     @given(CHANGES)
     def test_there_are_few_buckets_and_they_cover_the_time(self, changes):
         timeline, end = timeline_of(changes)
-        self.assertLessEqual(len(timeline.buckets), MOST_BUCKETS)
-        covered = timeline.width * len(timeline.buckets)
+        buckets = len(timeline.edges) - 1
+        self.assertLessEqual(buckets, MOST_BUCKETS)
+        covered = timeline.width * buckets
         self.assertGreaterEqual(covered, end - 10.0)
         self.assertLessEqual(covered - timeline.width, end - 10.0)
 
@@ -375,12 +376,12 @@ class TestTimeline(unittest.TestCase):
         timeline.advance(5.0)
         timeline.change(((0, 4.0),), -1.0, 5.0)
         timeline.finish(5.5)
-        self.assertEqual([[3.0], [4.0], [4.0 / 1.5]], [one.means for one in timeline.buckets])
-        self.assertEqual([0, 0, 1], [one.sample for one in timeline.buckets])
+        self.assertEqual([3.0, 4.0, 4.0 / 1.5], timeline.means(0))
+        self.assertEqual([0, 0, 1], [one.sample for one in timeline.edges[1:]])
 
     def test_counts_of_the_last_moment_are_in_the_last_bucket(self):
         timeline, _ = timeline_of([(0, 1), (1, 1)])
-        self.assertEqual([[2]], [bucket.counts for bucket in timeline.buckets])
+        self.assertEqual([(2,)], list(timeline.bucket_counts()))
 
 
 LINES = "flavor,arrival,duration\ncores,0,5\ndisk,1,\ncard,2,7\ncores,3,5\n"
