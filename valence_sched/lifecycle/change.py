@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.drivers.composer import AmountChange, Change, Composer, amount_changer
-from valence_sched.lifecycle.compose import Connector, connected, node_conflicts
+from valence_sched.lifecycle.compose import Connector, connected, node_conflicts, storing
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import RECONCILE_HINT, NoProgress, Progress, awaiting
@@ -548,22 +548,16 @@ class _Steps:
 
     def _finish(self, record: ChangeRecord, made: Sequence[nouns.Grant] = ()) -> None:
         store, node = self.changer.store, self.node
-        try:
+        with storing(f"{node.podm}: {node.uri} is changed", f" ({RECONCILE_HINT})"):
             store.node_changes.finish(node.id, record, made)
-        except errors.SchedulerError as error:
-            text = f"{node.podm}: {node.uri} is changed, but the result could not be stored"
-            raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT})") from error
         store.effects.note("node", node.id, f"of {node.podm} is changed")
         self.changer.checkpoint("finished")
 
     def _cancel(self, why: str) -> None:
         """Record that the node has its blocks as before."""
         store, node = self.changer.store, self.node
-        try:
+        with storing(f"{node.podm}: {node.uri} is unchanged", f" ({RECONCILE_HINT}): {why}"):
             store.node_changes.cancel(node.id, errors.one_line(why, 200))
-        except errors.SchedulerError as error:
-            text = f"{node.podm}: {node.uri} is unchanged, but the result could not be stored"
-            raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT}): {why}") from error
         store.effects.forget("node", node.id)
 
     def failure(self, refused: _Refused) -> errors.SchedulerError:

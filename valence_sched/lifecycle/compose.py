@@ -128,11 +128,8 @@ class NodeComposer:
         if result.state != "absent":
             hint = "check the pod manager, then try again"
             raise errors.Unverified(f"{node.podm}: {result.reason}: {hint}")
-        try:
+        with storing(f"{node.podm}: {node.uri} is decomposed", f": {RECONCILE_HINT}"):
             self.store.nodes.forget(node.id)
-        except errors.SchedulerError as error:
-            gone = f"{node.podm}: {node.uri} is decomposed, but the result could not be stored"
-            raise errors.Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
         self.checkpoint("forgotten")
         return result.freed
 
@@ -221,14 +218,20 @@ class NodeComposer:
 
         Unverified if the end of the claim could not be stored.
         """
-        try:
+        hint = f": claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
+        ended = contextlib.suppress(errors.ClaimState)  # by a reconciler
+        with storing(f"{podm}: no node was composed", hint), ended:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
-        except errors.ClaimState:
-            return  # a reconciler has already ended the claim
-        except errors.SchedulerError as error:
-            nothing = f"{podm}: no node was composed, but the result could not be stored"
-            text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
-            raise errors.Unverified(text) from error
+
+
+@contextlib.contextmanager
+def storing(effect: str, hint: str) -> Iterator[None]:
+    """Raise Unverified, with a hint, if the result of an effect cannot be stored."""
+    try:
+        yield
+    except errors.SchedulerError as error:
+        text = f"{effect}, but the result could not be stored: {error}{hint}"
+        raise errors.Unverified(text) from error
 
 
 @contextlib.contextmanager
