@@ -15,7 +15,7 @@ import secrets as secrets_module
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -35,9 +35,6 @@ from valence_sched.model.need import EFFECT
 from valence_sched.model.podm_address import uuid_identity
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import Selection
-
-if TYPE_CHECKING:
-    from valence_sched.inventory.live import LiveReader
 
 MIN_KEY_CHARS = 16  # characters of a key for aliases
 
@@ -179,7 +176,7 @@ class Captures:
             if not reader:
                 raise errors.NoPodm(sources.no_podm_message(live))
             secrets = reader.passwords()
-            readings = _live_readings(reader, sources)
+            readings = sources.live_readings(reader)
         if tree is not None:
             return write_trees(readings, tree, Redactor(aliases, secrets))
         return write_file(readings, file or "", Redactor(aliases, secrets))
@@ -195,17 +192,6 @@ class Captures:
             text = f"found {value} in {variable}, expected {wanted}"
             raise errors.CredentialError(f"--anonymize-key-env: {text}")
         return Aliases(key.encode("utf-8", "surrogateescape"))
-
-
-def _live_readings(reader: LiveReader, sources: SourceReader) -> Iterator[Reading]:
-    try:
-        for reading in reader:
-            sources.live_ids.add(reading.podm.id)
-            sources.diagnostics.extend(reading.diagnostics)
-            yield reading
-    finally:
-        sources.progress.end_count()
-        sources.config.remarks += reader.remarks
 
 
 def _select(

@@ -14,6 +14,7 @@ from valence_sched.model.diagnostic import Diagnostics, NoProgress, Progress
 from valence_sched.model.reading import ReadOptions, Selection
 
 if TYPE_CHECKING:
+    from valence_sched.drivers.crawl.reading import Reading
     from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.registry import Registry
 
@@ -114,18 +115,23 @@ class SourceReader:
         if alone and not reader:
             raise NoPodm(self.no_podm_message(live))
         self.stored_names = reader.stored_names
+        for reading in self.live_readings(reader):
+            name = reading.podm.id
+            if name not in reader.reporting_names:
+                self.read_ids.add(name)
+            if reading.failure is not None:
+                reason = reading.failure.removeprefix(f"{name}: ")
+                self.unread_ids.add(name)
+                self.diagnostics.unread(one_line(f"{name}: {reason}"))
+            yield recorded.Record(reading.podm, f"pod manager {name}", "$")
+
+    def live_readings(self, reader: "LiveReader") -> Iterator["Reading"]:
+        """Yield the readings of a reader; note their ids, diagnostics and remarks."""
         try:
             for reading in reader:
-                name = reading.podm.id
-                self.live_ids.add(name)
-                if name not in reader.reporting_names:
-                    self.read_ids.add(name)
-                if reading.failure is not None:
-                    reason = reading.failure.removeprefix(f"{name}: ")
-                    self.unread_ids.add(name)
-                    self.diagnostics.unread(one_line(f"{name}: {reason}"))
+                self.live_ids.add(reading.podm.id)
                 self.diagnostics.extend(reading.diagnostics)
-                yield recorded.Record(reading.podm, f"pod manager {name}", "$")
+                yield reading
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks

@@ -294,19 +294,16 @@ class CheckPodm(base.Lister):
         if not reader.members:
             raise UsageError(sources.no_podm_message(live))
         rows = []
-        for reading in reader:
+        for reading in sources.live_readings(reader):
             podm, failure = reading.podm, reading.failure
             if podm.id in reader.reporting_names:
                 continue  # the pod manager only reports: it has no URL to read
-            self.scheduler_app.diagnostics.extend(reading.diagnostics)
             if failure is not None:
                 self.exit_code = 5
                 failure = one_line(failure.removeprefix(f"{podm.id}: "))
             blocks = None if failure else len(podm.blocks)
             problem = cells.Sentence(failure or "", width=PROBLEM_WIDTH)
             rows.append((podm.id, podm.status, podm.driver, blocks, problem))
-        self.progress.end_count()
-        self.scheduler_app.config.remarks += reader.remarks
         read = sum(1 for row in rows if not str(row[4]))
         podms = model.quantity.format_count(len(rows), "pod manager")
         self.closing.append(f"{read:,} of {podms} could be read")
