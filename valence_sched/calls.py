@@ -57,12 +57,22 @@ def call_all(
     SchedulerError is raised.
     """
     calls = [functools.partial(call, argument) for argument in arguments.values()]
-    futures = start_calls(calls, "zones")
-    wait(futures, deadline_s)
+    started = zip(arguments, start_calls(calls, "zones"), strict=True)
+    return outcomes_of(dict(started), deadline_s)
+
+
+def outcomes_of(
+    futures: Mapping[str, Future[T]], deadline_s: float
+) -> dict[str, T | SchedulerError]:
+    """Return the result or error of each started call by name, as ``call_all`` does."""
+    wait(futures.values(), deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}
-    for name, future in zip(arguments, futures, strict=True):
-        late = None if future.done() else NoAnswerInTime("it did not answer in time")
-        error = late or future.exception()
+    for name, future in futures.items():
+        if future.done():
+            error = future.exception()
+        else:
+            future.cancel()  # it may still wait for a thread
+            error = NoAnswerInTime("it did not answer in time")
         if error is None:
             outcomes[name] = future.result()
         elif isinstance(error, SchedulerError):

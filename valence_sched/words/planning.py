@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of planning in words: capacities, purchases, moves, expectations, and replays."""
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
@@ -31,6 +32,7 @@ MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
 MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
 Resource = tuple[str, str | None, str]  # kind, model and unit
+_named = functools.partial(name_some, most=MOST_PODMS, last=",")
 NO_HARDWARE = "its hardware is unknown"
 #: The verb for every node, and the verb for some of the nodes.
 _VERBS = {
@@ -78,18 +80,12 @@ def exhaustion_text(one: Capacity) -> str:
     """Return the resources that run out first, by pod manager; else the reason against more."""
     if one.exhausted:
         return "; ".join(
-            f"{it.resource.removeprefix('GPU ')} ({named(it.podms)})" for it in one.exhausted
+            f"{it.resource.removeprefix('GPU ')} ({_named(it.podms)})" for it in one.exhausted
         )
     reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
     texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
     most = Counter(texts).most_common(1)
     return f"no resource: {most[0][0]}" if most else "no resource: the count stopped at its limit"
-
-
-def named(podms: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    others = len(podms) - MOST_PODMS
-    return ", ".join([*podms[:MOST_PODMS], *([f"{others:,} more"] if others > 0 else [])])
 
 
 def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
@@ -99,7 +95,7 @@ def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
         if why:
             podms.setdefault(why, []).append(name)
     if podms:
-        groups = "; ".join(f"{named(names)} ({why})" for why, names in sorted(podms.items()))
+        groups = "; ".join(f"{_named(names)} ({why})" for why, names in sorted(podms.items()))
         yield f"free, but not usable: {groups}"
 
 
@@ -128,7 +124,7 @@ def stranded_groups(found: Iterable[StrandedAmount]) -> Iterator[tuple[str, str,
     for text in sorted(groups, key=place):
         stranded = sorted(groups[text].items(), key=lambda one: one[0][0] in PLAIN)
         lines = [_part_of_free(amount, free[it], *it) for it, amount in stranded]
-        yield text, named(list(podms[text])), lines
+        yield text, _named(list(podms[text])), lines
 
 
 def _part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:

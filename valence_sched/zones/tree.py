@@ -13,14 +13,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from valence_sched.calls import DEADLINE_SHARE
+from valence_sched.calls import DEADLINE_SHARE, errors_of, outcomes_of
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model import zone as nouns
@@ -383,17 +383,11 @@ class _Children:
         )
 
     def answers(self) -> dict[str, Any]:
-        wait(self._asked.values(), timeout=max(0.0, self._until - time.monotonic()))
-        found: dict[str, Any] = {}
-        for name, future in self._asked.items():
-            if not future.done():
-                future.cancel()  # it may still wait for a thread
-                self.silent.append(SilentZone(zone=name, reason="it did not answer in time"))
-            elif isinstance(error := future.exception(), SchedulerError):
-                self.silent.append(SilentZone(zone=name, reason=one_line(str(error))))
-            else:
-                found[name] = future.result()
-        return found
+        outcomes = outcomes_of(self._asked, max(0.0, self._until - time.monotonic()))
+        for name, error in errors_of(outcomes).items():
+            self.silent.append(SilentZone(zone=name, reason=one_line(str(error))))
+            del outcomes[name]
+        return outcomes
 
 
 def merged_group_state(states: Iterable[GroupState]) -> GroupState:

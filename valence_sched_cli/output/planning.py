@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
-from valence_sched.errors import escape
+from valence_sched.errors import escape, name_some
 from valence_sched.model import replay as model
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count, resource_title
@@ -206,8 +206,7 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
         groups.setdefault((one.podm, tuple(reasons)), []).append(one.node)
     most = len(stuck) if all_reasons else MOST_LISTED
     for (podm, lines), nodes in itertools.islice(groups.items(), most):
-        others = f" and {len(nodes) - most:,} more" if len(nodes) > most else ""
-        yield from cells.hang(f"{', '.join(nodes[:most])}{others} of {podm}", 4, "  ", WIDTH)
+        yield from cells.hang(f"{name_some(nodes, most)} of {podm}", 4, "  ", WIDTH)
         yield from lines
     if rest := sum(len(nodes) for nodes in list(groups.values())[most:]):
         yield f"  and {format_count(rest, 'node')} more: --all-reasons"
