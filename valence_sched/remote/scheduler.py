@@ -16,7 +16,6 @@ from valence_sched.model.claim import TTL_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.plan import Plan
-from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.scheduler import TREE_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
@@ -64,10 +63,11 @@ class RemoteScheduler(Scheduler):
         path, query, key = collection, dict[str, Any](), arguments.pop("key", None)
         if named:
             name = arguments.pop(next(iter(arguments)))
-            if not isinstance(name, str):
+            if not isinstance(name, str | None):
                 send = functools.partial(self._send, route)
                 return errors.each_error(lambda one: send({"name": one, **arguments}), name)
-            path, query = path_of(collection, name, part.removeprefix("/"))
+            if name is not None:  # None: the owner of the default limits
+                path, query = path_of(collection, name, part.removeprefix("/"))
         body = None
         if route.body is not None:
             if route.decides and not route.changes:
@@ -139,16 +139,6 @@ class RemoteScheduler(Scheduler):
     def check_plan(self, plan: Plan) -> None:
         return  # the service checks the plan with each verb
 
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        if owner is None:
-            return self._limit_all("PUT", limits)
-        return super().set_quota(owner, limits)
-
-    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        if owner is None:
-            return self._limit_all("PATCH", limits)
-        return super().change_quota(owner, limits)
-
     def offers(self, query: zone.OfferQuery) -> zone.ZoneAnswer:
         return self._ask_zone("offers", query, zone.ZoneAnswer, most_bytes=MOST_ANSWER_BYTES)
 
@@ -164,10 +154,6 @@ class RemoteScheduler(Scheduler):
         options["deadline_s"] = body.deadline_s
         content, _ = self._connection.ask("POST", f"zones/{path}", body=body, **options)
         return self._connection.decode(content, kind)
-
-    def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
-        content, _ = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
-        return self._connection.decode(content, Quota)
 
 
 def _identified(argument: Any) -> Any:
