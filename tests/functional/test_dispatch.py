@@ -105,6 +105,7 @@ class TestDispatch(Live):
             (("--dispatch", "webhook"), 2, "expected <name>=<url>"),
             (("--dispatch", "wehbook=http://h"), 1, "did you mean 'webhook'?"),
             (("--dispatch", "webhook=ftp://h"), 2, "expected an http or https URL"),
+            (("--dispatch", "webhook=http://[::1"), 2, "https URL, found an invalid host"),
             (("--dispatch", "webhook=http://u:canary@h"), 2, "remove the password from the URL"),
             ((*hook, "--claim"), 2, "not allowed with"),
             ((*hook, "--compose"), 2, "not allowed with"),

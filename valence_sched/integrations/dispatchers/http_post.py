@@ -13,6 +13,7 @@ from urllib3.exceptions import NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.model.dispatch import Order
+from valence_sched.model.podm_address import is_http_url
 from valence_sched.remote.connection import new_session
 
 #: The bytes of one piece of an answer, and the most pieces to read.
@@ -62,12 +63,13 @@ def _ask(
     headers: Mapping[str, str] | None,
     hint: str = MAY_BE_ACCEPTED,
 ) -> tuple[str, int, bytes]:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        found = parts.scheme or url
-        raise UsageError(f"--dispatch: expected an http or https URL, found {found!r}")
-    if parts.username or parts.password:
+    scheme, _, rest = url.partition("://")
+    if "@" in rest.partition("/")[0]:
         raise UsageError("--dispatch: remove the password from the URL: other users can see it")
+    if not is_http_url(url):
+        found = "an invalid host" if scheme in ("http", "https") else repr(scheme)
+        raise UsageError(f"--dispatch: expected an http or https URL, found {found}")
+    parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
     try:
         with new_session(url) as session:
