@@ -95,7 +95,7 @@ class TestMachineTimes(Case):
         self.state = f"sqlite:///{self.folder}/{self.id()}.sqlite"
         with Store(self.state) as store:
             store.remember(podm("rack-1", 4))
-            held = claimer(store).claim(request(CORES), owner="ana", ttl_s=30 * DAY_S).claim
+            held = claimer(store).claim(request(CORES, owner="ana"), ttl_s=30 * DAY_S).claim
             store.update_stats("told", {"load": 0.5})
             store.quotas.change("ana", {"cores": 300}, keep=False)
             store.audit.add(

@@ -62,7 +62,7 @@ def _claims(store: Store, number: int, requests: int, properties: Any, barrier: 
     barrier.wait()
     for turn in range(requests):
         try:
-            claimed = own.claim(request(properties, seed=turn), owner=f"process {number}")
+            claimed = own.claim(request(properties, seed=turn, owner=f"process {number}"))
         except ClaimLost as error:
             result.lost.append(str(error))
             continue

@@ -131,7 +131,7 @@ from valence_sched.testing import request
 with Store(sys.argv[1]) as store:
     own = claimer(store)
     while True:
-        done = own.claim(request(CORES), owner=sys.argv[2])
+        done = own.claim(request(CORES, owner=sys.argv[2]))
         if done.claim is None: break
         print(done.claim.id, *done.claim.parts[0].blocks, flush=True)
 """

@@ -99,7 +99,6 @@ class Claimer:
         self,
         request: Request,
         *,
-        owner: str | None = None,
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
@@ -116,14 +115,13 @@ class Claimer:
             ClaimState: the key belongs to several composed nodes.
         """
         content = content if content is not None else self.content(request)
-        owner = owner or request.owner
         for retries in range(self._most_attempts):
             try:
-                earlier = self._store.claims.find_by_key(owner, key, content) if key else None
-                if earlier is not None:
+                find = self._store.claims.find_by_key
+                if key and (earlier := find(request.owner, key, content)):
                     return ClaimOutcome(earlier, None, retries)
                 if key and request.count > 1:
-                    self._refuse_composed(owner, key)
+                    self._refuse_composed(request.owner, key)
                 generation = self._group_generation(request)
                 decision, excluded = self.select_destinations(request), self._unclaimable()
                 if excluded and any(one.chosen.podm in excluded for one in decision.placements):
@@ -133,7 +131,7 @@ class Claimer:
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 report = decision_result(decision, "report").report if dispatched else None
                 claim = self._hold(
-                    decision.request, decision.view, nodes, owner, generation=generation,
+                    decision.request, decision.view, nodes, generation=generation,
                     key=key, content=content, ttl_s=ttl_s, dispatched=report,
                 )  # fmt: skip
                 return ClaimOutcome(claim, decision, retries)
@@ -151,7 +149,6 @@ class Claimer:
         request: Request,
         candidates: Sequence[Candidate],
         *,
-        owner: str | None = None,
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
@@ -173,9 +170,8 @@ class Claimer:
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
-        owner = owner or request.owner
         for _ in range(MOST_CHANGES):
-            if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
+            if key and (earlier := self._store.claims.find_by_key(request.owner, key, content)):
                 return earlier
             known = generation if partial else self._group_generation(request)
             decider = self.decider()
@@ -189,7 +185,7 @@ class Claimer:
                 raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
                 return self._hold(
-                    request, view, nodes, owner, generation=known,
+                    request, view, nodes, generation=known,
                     key=key, content=content, ttl_s=ttl_s, dispatched=dispatched,
                 )  # fmt: skip
             except ClaimLost as error:
@@ -217,12 +213,11 @@ class Claimer:
             self._follower.sort_blocks(podm, lambda uri: digest(uri.encode()).digest())
 
     def _hold(
-        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], owner: str | None,
-        **options: Any,
-    ) -> Claim:  # fmt: skip
+        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], **options: Any
+    ) -> Claim:
         shares: dict[str, list[NodeAllocation]] = {}
         for number, (fit, score) in enumerate(nodes, 1):
-            share = _allocation(view, fit, request, number, score, charged=owner is not None)
+            share = _allocation(view, fit, request, number, score)
             shares.setdefault(view.podm(fit.row).id, []).append(share)
         wanted, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
@@ -232,7 +227,7 @@ class Claimer:
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
             parts.append(replace(part, declared_stocks=declared, request=wanted))
         group = request.group.name if request.group else None
-        return self._store.claims.create(parts, owner=owner, group=group, **options)
+        return self._store.claims.create(parts, owner=request.owner, group=group, **options)
 
     def _group_generation(self, request: Request) -> int | None:
         """Return the generation of a group with hard rules; call before its members are read."""
@@ -240,12 +235,10 @@ class Claimer:
         return self._store.claims.group_generation(group.name) if group and group.hard else None
 
 
-def _allocation(
-    view: View, fit: Fit, request: Request, node: int, score: float, *, charged: bool
-) -> NodeAllocation:
+def _allocation(view: View, fit: Fit, request: Request, node: int, score: float) -> NodeAllocation:
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
-    charges = Counter[str]()
+    charges, charged = Counter[str](), request.owner is not None
     # a node on a shared block is charged its requested amounts, not the whole block
     alone = [one for one in fit.blocks if table.slots[one] == 1 and not table.shared[one]]
     for block in alone if charged else ():

@@ -69,8 +69,8 @@ class PlanClaimer:
         return self.key_content or self.plan.digest
 
     def claim(
-        self, request: Request, *, owner: str | None = None, key: str | None = None,
-        ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
+        self, request: Request, *, key: str | None = None, ttl_s: float = TTL_S,
+        content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
         """Hold the plan; ``dispatched`` as for :meth:`Claimer.claim`.
 
@@ -82,14 +82,14 @@ class PlanClaimer:
             self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused it
             return ClaimOutcome(None, None, 0)
         self._done = True
-        owner = owner or request.owner
-        claim = self.earlier_claim(key) or self._hold(owner, key, ttl_s, dispatched=dispatched)
+        claim = self.earlier_claim(key) or self._hold(key, ttl_s, dispatched=dispatched)
         return ClaimOutcome(claim, None, 0)
 
     def differences(self) -> list[Difference]:
         return list(plan_drift(self.plan, self._current_podms()))
 
-    def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
+    def _hold(self, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
+        decision, owner = self.plan.decision, self.plan.decision.request.owner
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
                 text = "the plan was made on a recording that does not identify the service of"
@@ -100,12 +100,10 @@ class PlanClaimer:
             raise ClaimLost(conflict)
         if differences := list(plan_drift(self.plan, self._current_podms(), _seen_by(owner))):
             raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
-        decision = self.plan.decision
         self.shrink()
         return self.claimer.claim_candidates(
             decision.request,
             [placement.chosen for placement in decision.placements],
-            owner=owner,
             key=key,
             ttl_s=ttl_s,
             content=self.content(decision.request),

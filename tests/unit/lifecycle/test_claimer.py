@@ -91,7 +91,6 @@ class TestClaimed(ClaimerCase):
         claim = local.claim(asked).claim
         share = claim.parts[0].shares[0]
         self.assertEqual(("asking", "g", "small"), (claim.owner, claim.group, share.flavor))
-        self.assertEqual("given", local.claim(asked, owner="given").claim.owner)
         self.assertIsNone(local.claim(self.request()).claim.group)
 
     def test_only_the_nodes_of_an_owner_are_charged(self):
@@ -118,8 +117,9 @@ class TestClaimed(ClaimerCase):
         same = local.claim(self.request(seed=5), key="k", content=local.content(asked))
         self.assertEqual(first.claim, same.claim)
         self.assertIsNone(self.one.claims.find_by_key("x", "k", local.content(asked)))
-        owned = local.claim(asked, key="k", owner="x").claim
-        self.assertEqual(owned, local.claim(asked, key="k", owner="x").claim)
+        of_x = self.request(owner="x")
+        owned = local.claim(of_x, key="k").claim
+        self.assertEqual(owned, local.claim(of_x, key="k").claim)
         self.assertNotEqual(owned, first.claim)
 
     def test_a_key_of_nodes_that_are_composed_is_refused(self):
@@ -133,9 +133,9 @@ class TestClaimed(ClaimerCase):
             f"{line}, which is HELD: choose another key, or run podm node list",
             str(caught.exception),
         )
-        for words in ({"key": "acb"}, {"key": "a.b", "owner": "x"}, {"key": "b"}):
-            with self.subTest(words):
-                claim = local.claim(asked, **words).claim
+        for key, owner in (("acb", None), ("a.b", "x"), ("b", None)):
+            with self.subTest(key):
+                claim = local.claim(replace(asked, owner=owner), key=key).claim
                 self.one.claims.release(claim.id)
         self.one.claims.release(singles[0].id)
         single = local.claim(self.request(), key="a.b")

@@ -7,6 +7,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimer, expire, part, podm
@@ -403,8 +405,12 @@ class TestClaims(StoreCase):
         return PlanClaimer(self.one, claimer(self.one), self.planned.plan, **words)
 
     def lost(self, claimer_=None, owner=None):
+        made = claimer_ or self.again()
+        decision = made.plan.decision
+        asked = replace(decision.request, owner=owner)
+        made.plan = replace(made.plan, decision=replace(decision, request=asked))
         with self.assertRaises(ClaimLost) as caught:
-            (claimer_ or self.again()).claim(self.asked, owner=owner)
+            made.claim(asked)
         return str(caught.exception)
 
     def test_it_has_what_the_plan_and_the_caller_say(self):
@@ -420,8 +426,8 @@ class TestClaims(StoreCase):
         self.assertEqual(claim, found)
         self.one.claims.release(claim.id)
         again = PlanClaimer(self.one, claimer(self.one), plan.plan)
-        other = again.claim(asked, owner="x", ttl_s=9.0).claim
-        self.assertEqual("x", other.owner)
+        other = again.claim(asked, ttl_s=9.0).claim
+        self.assertEqual("o", other.owner)
         self.assertAlmostEqual(9.0, other.expires_at - other.created_at)
 
     def test_what_each_node_was_asked_for_is_kept_with_it(self):

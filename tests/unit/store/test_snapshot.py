@@ -198,7 +198,7 @@ class TestDecide:
             self.one.remember(podm(name, 3))
         local = claimer(self.one)
         group = {"name": "g", "anti_affinity": ["podm"]}
-        chosen = [local.claim(request(CORES, group=group), owner="o").claim for _ in range(4)]
+        chosen = [local.claim(request(CORES, group=group, owner="o")).claim for _ in range(4)]
         self.assertEqual({"a", "b", "c"}, {claim.podms[0] for claim in chosen[:3]})
         self.assertIsNone(chosen[3])
 
