@@ -49,10 +49,6 @@ class FetchTask(NamedTuple):
         return self._replace(uri=places[0], key=fold_uri(places[0]), instead=places[1:])
 
 
-def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
-    return FetchTask(uri, fold_uri(uri), to, levels)
-
-
 class ExpandReader:
     """Reads documents by the ``get`` of a connection, up to ``levels`` levels in one answer."""
 
@@ -229,7 +225,7 @@ class Crawler:
                 self._enqueue(one)
             if not wants and fold_uri(uri) not in self._found:
                 self.unplanned += 1
-                self._enqueue(fetch_task(uri, Resource))
+                self._enqueue(FetchTask(uri, fold_uri(uri), Resource))
 
     def _enqueue(self, want: FetchTask) -> None:
         todo = [want]

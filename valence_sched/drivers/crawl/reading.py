@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from valence_sched.drivers.crawl import cache as caches
-from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, fetch_task
+from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, FetchTask
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver, root_identity
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
@@ -254,7 +254,7 @@ def read_in_passes(
     enough.
     """
     crawl.add(ROOT, root)
-    whole = fetch_task(ROOT, dialect.root)
+    whole = FetchTask(ROOT, fold_uri(ROOT), dialect.root)
     if crawl.expands:
         crawl.fetch(crawl.below(whole), deep=False)
         found = _run_pass(crawl, dialect, name, linked)

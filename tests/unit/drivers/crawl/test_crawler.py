@@ -17,11 +17,11 @@ from valence_sched.drivers.crawl.crawler import (
     Crawler,
     ExpandReader,
     FetchTask,
-    fetch_task,
     unfold,
 )
 from valence_sched.drivers.fields import Link, Resource
 from valence_sched.drivers.http.exchange import Answer, Cut, Slow, Unreachable
+from valence_sched.drivers.links import fold_uri
 from valence_sched.errors import InputError, PodmError
 
 FULL = {"ExpandQuery": {"NoLinks": True, "Levels": True, "MaxLevels": 6}}
@@ -47,6 +47,10 @@ def reader(answers, features=FULL) -> ExpandReader:
     made = ExpandReader(Recorded(answers).get)
     made.read_features({"ProtocolFeaturesSupported": features} if features is not None else {})
     return made
+
+
+def fetch_task(uri: str, to: type[Resource]) -> FetchTask:
+    return FetchTask(uri, fold_uri(uri), to)
 
 
 def whole(uri: str, **more):
