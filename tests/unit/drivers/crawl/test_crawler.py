@@ -49,8 +49,8 @@ def reader(answers, features=FULL) -> ExpandReader:
     return made
 
 
-def fetch_task(uri: str, to: type[Resource]) -> FetchTask:
-    return FetchTask(uri, fold_uri(uri), to)
+def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
+    return FetchTask(uri, fold_uri(uri), to, levels)
 
 
 def whole(uri: str, **more):
