@@ -418,6 +418,20 @@ class TestLedger(unittest.TestCase):
         with self.assertRaises(UsageError):
             ledger.release(fit)
 
+    def test_equal_nodes_of_a_stock_are_given_back_one_by_one(self):
+        stock = {"uri": "s", "resource": "gib", "total": 9}
+        asked = request({"stocks": [{"resource": "gib", "amount": 3}]})
+        ledger = Ledger(view({"id": "a", "stocks": [stock]}))
+        fit = decided(ledger, asked)
+        for _ in range(3):
+            ledger.take(fit)
+        self.assertIsNone(decided(ledger, asked))
+        for _ in range(3):
+            ledger.release(fit)
+            self.assertEqual(fit, decided(ledger, asked))
+        with self.assertRaises(UsageError):
+            ledger.release(fit)
+
     def test_the_blocks_of_a_removed_node_are_free(self):
         asked = request({"accelerators": [{}]})
         ledger = Ledger(view({"id": "a", "blocks": [gpu("g", status={"state": "Composed"})]}))
