@@ -222,10 +222,8 @@ def _refused(one: Registration, failure: str) -> Reading:
 
 
 def podm_of_registration(one: Registration, kind: type[P]) -> P:
-    names = ("url", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
-    fields: dict[str, Any] = {name: getattr(one, name) for name in names}
     driver = None if one.driver == AUTO else one.driver
-    return kind(id=one.name, driver=driver, status="Unknown", **fields)
+    return with_registration(kind(id=one.name, url=one.url, driver=driver, status="Unknown"), one)
 
 
 def last_known_podm(
