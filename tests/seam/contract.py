@@ -163,6 +163,12 @@ class SchedulerContract(Contract):
                 limit("", {"nodes": 3.0})
         self.assertFalse([one for one in self.scheduler.quotas() if one.owner is None])
 
+    def test_the_limits_of_all_owners_are_replaced_and_changed(self):
+        self.scheduler.set_quota(None, {"nodes": 90.0, "claims": 80.0})
+        self.scheduler.change_quota(None, {"nodes": None, "cores": 700.0})
+        (default,) = (one for one in self.scheduler.quotas() if one.owner is None)
+        self.assertEqual({"claims": 80.0, "cores": 700.0}, default.limits)
+
     def test_what_is_stranded_depends_on_a_request(self):
         with self.assertRaisesRegex(RequestError, "no request: name at least one flavor"):
             self.scheduler.stranded([])
