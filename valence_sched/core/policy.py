@@ -26,7 +26,6 @@ from valence_sched.model.base import digest_of
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
-from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
 from valence_sched.view.expression import check_amounts
@@ -330,12 +329,8 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
     if all((need.unknown, need.worst, need.tolerations) == rules for need in needs):
         return request
 
-    def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
-        more = {"unknown": unknown, "worst": worst, "tolerations": request.tolerations}
-        return tuple(replace(need, **more) for need in needs)
-
-    first, *others = (replace(ask, needs=resolved(ask.needs)) for ask in request.alternatives)
-    return replace(request, needs=first.needs, other_alternatives=tuple(others))
+    more = {"unknown": unknown, "worst": worst, "tolerations": request.tolerations}
+    return request.with_needs(lambda needs: (replace(need, **more) for need in needs))
 
 
 class BoundPolicies:

@@ -336,13 +336,12 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
     )
 
 
-def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return an alternative with more needs; totals of the same measure are added up.
+def add_needs(before: tuple[Need, ...], needs: tuple[Need, ...]) -> tuple[Need, ...]:
+    """Return the needs of an alternative with more needs; totals of the same measure are added up.
 
     A total with tests remains a separate need. All devices together must also have the sum of the
     totals.
     """
-    before = alternative.needs
     totals = {
         new.measure: max(old.amount for old in before if old.measure == new.measure)
         for new in needs
@@ -350,7 +349,7 @@ def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     }
     untouched = [old for old in before if old.tests or old.measure not in totals]
     added = [replace(new, amount=new.amount + totals.get(new.measure, 0)) for new in needs]
-    return Alternative((*untouched, *added), alternative.topology)
+    return (*untouched, *added)
 
 
 def parse_gpus(text: str) -> dict[str, Any]:

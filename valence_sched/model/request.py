@@ -219,6 +219,13 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     def alternatives(self) -> tuple[Alternative, ...]:
         return (Alternative(self.needs, self.topology), *self.other_alternatives)
 
+    def with_needs(self, change: Callable[[tuple[Need, ...]], Iterable[Need]]) -> "Request":
+        """Return a request with the needs of each alternative changed."""
+        every = self.alternatives
+        ways = (msgspec.structs.replace(one, needs=tuple(change(one.needs))) for one in every)
+        first, *others = ways
+        return msgspec.structs.replace(self, needs=first.needs, other_alternatives=tuple(others))
+
     @property
     def stock_resources(self) -> frozenset[str]:
         every = [alternative.needs for alternative in self.alternatives]

@@ -320,11 +320,8 @@ def with_resources(
     """Return a request with more properties and resource classes in every alternative."""
     needed = [msgspec.convert(properties, Properties)]
     needed += [compile_amounts(amounts)] if amounts else []
-    needs = tuple(need for one in needed for need in Flavor(name="shell", properties=one).needs)
-    first, *others = (add_needs(alternative, needs) for alternative in request.alternatives)
-    return msgspec.structs.replace(
-        request, needs=first.needs, topology=first.topology, other_alternatives=tuple(others)
-    )
+    more = tuple(need for one in needed for need in Flavor(name="shell", properties=one).needs)
+    return request.with_needs(lambda needs: add_needs(needs, more))
 
 
 def properties_of(properties: Mapping[str, Any], amounts: Mapping[str, float]) -> Properties:

@@ -29,7 +29,7 @@ from valence_sched.model.inventory import (
     uri_tail,
     uri_tails,
 )
-from valence_sched.model.need import TAINTED, Alternative, Need, Toleration, taint_key
+from valence_sched.model.need import TAINTED, Need, Toleration, taint_key
 from valence_sched.model.node_change import BlockChange
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import RESERVED_BY
@@ -67,7 +67,7 @@ class NodeAmounts:
         amount, unless the request of the node has it as well.
         """
         kept = self._node.request.needs if own and self._node.request is not None else ()
-        return _with_needs(request, lambda needs: self._missing(needs, kept, own))
+        return request.with_needs(lambda needs: self._missing(needs, kept, own))
 
     def _missing(self, needs: Iterable[Need], kept: Collection[Need], own: bool) -> Iterator[Need]:
         left = _totals(self.own) if own else {}
@@ -255,7 +255,7 @@ class ChangePlanner:
         every = _for_one(request)
         request = _for_one(self.amounts.missing(request))
         if not free:
-            request = _with_needs(request, lambda some: (it for it in some if it.kind != "stock"))
+            request = request.with_needs(lambda some: (it for it in some if it.kind != "stock"))
         own = [*(self._blocks[uri] for uri in sorted(self._fixed)), *self._movable]
         added: list[FullBlock] = []
         decision = self._decide(self._alone(own, self._stocks()), request)
@@ -476,13 +476,6 @@ def freed(status: Status | None) -> Status:
     before = status or FREE_STATUS
     state = before.state if before.state in ("Failed", "Unavailable") else "Unused"
     return replace(before, state=state, reserved=False, active=False, compositions=0, taints=())
-
-
-def _with_needs(request: Request, change: Callable[[tuple[Need, ...]], Iterable[Need]]) -> Request:
-    """Return a request with the needs of each alternative changed."""
-    ways = (Alternative(tuple(change(one.needs)), one.topology) for one in request.alternatives)
-    first, *others = ways
-    return replace(request, needs=first.needs, other_alternatives=tuple(others))
 
 
 def _for_one(request: Request) -> Request:

@@ -19,6 +19,7 @@ from valence_sched.model.flavor import (
     resource_class_problem,
 )
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
+from valence_sched.model.request import Request
 
 
 def needs(properties: dict) -> list[tuple]:
@@ -299,19 +300,27 @@ class TestMore(unittest.TestCase):
 
     def test_totals_are_added_up_and_devices_come_beside(self):
         drive = Need(kind="drive", measure="devices", amount=1)
-        constraint = TopologyConstraint("same", "switch", ("drive",))
-        found = add_needs(Alternative((cores(8), drive), (constraint,)), (cores(4), drive))
-        self.assertEqual(Alternative((drive, cores(12), drive), (constraint,)), found)
+        found = add_needs((cores(8), drive), (cores(4), drive))
+        self.assertEqual((drive, cores(12), drive), found)
+
+    def test_every_alternative_gets_them_and_keeps_its_constraints(self):
+        one, other = (TopologyConstraint("same", name, ("drive",)) for name in ("switch", "rack"))
+        asked = Request(
+            needs=(cores(8),), topology=(one,), other_alternatives=(Alternative((), (other,)),)
+        )
+        found = asked.with_needs(lambda needs: add_needs(needs, (cores(4),)))
+        expected = [Alternative((cores(12),), (one,)), Alternative((cores(4),), (other,))]
+        self.assertEqual(expected, list(found.alternatives))
 
     def test_a_total_with_tests_stays_and_the_sum_is_of_all(self):
         flavor = Flavor(
             name="f", properties=Properties(processor=ProcessorSpec(total_cores=8, model="Xeon"))
         )
-        found = add_needs(flavor.alternatives[0], (cores(4),))
-        self.assertEqual((*flavor.needs, cores(12)), found.needs)
+        found = add_needs(flavor.needs, (cores(4),))
+        self.assertEqual((*flavor.needs, cores(12)), found)
 
     def test_nothing_to_add_to_is_no_obstacle(self):
-        self.assertEqual(Alternative((cores(4),)), add_needs(Alternative(), (cores(4),)))
+        self.assertEqual((cores(4),), add_needs((), (cores(4),)))
 
 
 if __name__ == "__main__":
