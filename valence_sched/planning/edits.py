@@ -394,34 +394,31 @@ class _Scenarios:
             return [self._known(file, name, file)]
         return [ScenarioKey(file, one) for one in self._document(file).scenarios]
 
-    def site(self, key: ScenarioKey) -> Site:
-        chain: list[ScenarioKey] = []
-        extended: ScenarioKey | None = key
-        while extended is not None and extended not in self._sites:
-            place = f"{self._scenario(chain[-1]).place}.extends" if chain else ""
-            if extended in chain:
-                cycle = [*chain[chain.index(extended) :], extended]
-                alone = len({one.file for one in cycle}) == 1
-                text = " extends ".join(one.name if alone else str(one) for one in cycle)
-                raise InputError(place, "", f"a cycle: {text}", "scenarios without a cycle")
-            if len(chain) == MAX_EXTENDED:
-                raise InputError(place, "", f"a chain of over {MAX_EXTENDED} scenarios", "fewer")
-            chain.append(extended)
-            extended = self._extended(extended)
-        site = self._base if extended is None else self._sites[extended]
-        for one in reversed(chain):
-            own = self._scenario(one)
-            templates = (*self._document(one.file).templates, *own.text.templates)
-            site = dataclasses.replace(
-                site,
-                policies={**site.policies, **{each.name: each for each in own.policies}},
-                flavors={**site.flavors, **{each.name: each for each in own.text.flavors}},
-                templates={**site.templates, **{each.name: each for each in templates}},
-            )
-            site = with_policy(site, own.text.policy, own.text.weights, f"{own.place}.")
-            for number, edit in enumerate(own.edits):
-                site = apply_edit(site, edit, f"{own.place}.edits[{number}]")
-            self._sites[one] = site
+    def site(self, key: ScenarioKey, above: tuple[ScenarioKey, ...] = ()) -> Site:
+        """Return the site of a scenario; each scenario ``above`` extends the next one."""
+        if key in self._sites:
+            return self._sites[key]
+        place = f"{self._scenario(above[-1]).place}.extends" if above else ""
+        if key in above:
+            cycle = [*above[above.index(key) :], key]
+            alone = len({one.file for one in cycle}) == 1
+            text = " extends ".join(one.name if alone else str(one) for one in cycle)
+            raise InputError(place, "", f"a cycle: {text}", "scenarios without a cycle")
+        if len(above) == MAX_EXTENDED:
+            raise InputError(place, "", f"a chain of over {MAX_EXTENDED} scenarios", "fewer")
+        extended, own = self._extended(key), self._scenario(key)
+        site = self._base if extended is None else self.site(extended, (*above, key))
+        templates = (*self._document(key.file).templates, *own.text.templates)
+        site = dataclasses.replace(
+            site,
+            policies={**site.policies, **{each.name: each for each in own.policies}},
+            flavors={**site.flavors, **{each.name: each for each in own.text.flavors}},
+            templates={**site.templates, **{each.name: each for each in templates}},
+        )
+        site = with_policy(site, own.text.policy, own.text.weights, f"{own.place}.")
+        for number, edit in enumerate(own.edits):
+            site = apply_edit(site, edit, f"{own.place}.edits[{number}]")
+        self._sites[key] = site
         return site
 
     def _document(self, file: str) -> ScenarioDocument:
