@@ -42,29 +42,14 @@ Progress = Callable[[int, int], None]  # the number of sets tried, and of all se
 class Resident:
     """A node on a podm, by number, and the request for an equal node; None: unknown hardware.
 
-    ``asks_for`` is the source of the request; ``price``, in points, is high if it is hard to place.
+    ``price``, in points, is high if it is hard to place.
     """
 
     podm: int
     node: Node
-    devices: Devices
+    shown: model.MovedNode
     request: Request | None
     price: int
-    asks_for: model.AsksFor = "hardware"
-
-    @property
-    def name(self) -> str:
-        return self.node.name or uri_tail(self.node.uri)
-
-    def moved(self, view: View) -> model.MovedNode:
-        return model.MovedNode(
-            node=self.name,
-            uri=self.node.uri,
-            podm=view.podms[self.podm].id,
-            owner=self.node.owner,
-            devices=self.devices,
-            asks_for=self.asks_for,
-        )
 
 
 class Residents:
@@ -90,7 +75,6 @@ class Residents:
         numbers = (table.numbers.get(uri) for uri in node.blocks)
         kinds = tuple(table.kinds[number] for number in numbers if number is not None)
         known = [self.view.kinds.kinds[kind] for kind in kinds]
-        devices = joined([kind.devices for kind in known])
         key: tuple[object, ...] = (tuple(sorted(kinds)), node.owner)
         asks_for: model.AsksFor = "hardware"
         if node.request is not None:
@@ -106,9 +90,18 @@ class Residents:
             notes.append("its hardware is unknown")
         if request is not None and asks_for == "hardware" and node.flavor is not None:
             notes.append(f"flavor {node.flavor!r} is unknown: give its file")
-        name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
+        place = self.view.podms[podm].id
+        name = f"node {node.name or node.uri} of {place}"
         self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
-        return Resident(podm, node, devices, request, sum(one.price for one in known), asks_for)
+        shown = model.MovedNode(
+            node=node.name or uri_tail(node.uri),
+            uri=node.uri,
+            podm=place,
+            owner=node.owner,
+            devices=joined([kind.devices for kind in known]),
+            asks_for=asks_for,
+        )
+        return Resident(podm, node, shown, request, sum(one.price for one in known))
 
     def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
         if node.request is not None:
@@ -314,9 +307,9 @@ def _place(
 
 def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> model.NodeMove:
     """Return the move of a node to its fit, from its pod manager, or ``podm`` if it has moved."""
-    table, moved = view.block_tables[view.podm_of[fit.row]], one.moved(view)
+    table = view.block_tables[view.podm_of[fit.row]]
     return model.NodeMove(
-        **structs.asdict(structs.replace(moved, podm=podm or moved.podm)),
+        **structs.asdict(structs.replace(one.shown, podm=podm or one.shown.podm)),
         step=step,
         to_podm=view.podm(fit.row).id,
         to_pool=view.pools[fit.row].id,
@@ -331,14 +324,14 @@ def _stuck_nodes(
     for one in residents:
         if one.request is not None and id(one.request) not in reasons:
             reasons[id(one.request)] = reason_groups(succession.decide(one.request))
-    pairs = ((one.moved(succession.view), reasons.get(id(one.request), ())) for one in residents)
-    return tuple(model.StuckNode(**structs.asdict(one), reasons=why) for one, why in pairs)
+    pairs = ((one.shown, reasons.get(id(one.request), ())) for one in residents)
+    return tuple(model.StuckNode(**structs.asdict(shown), reasons=why) for shown, why in pairs)
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
     """Yield one line about the nodes whose request was derived from their hardware, if any."""
-    known = (one for one in residents if one.request is not None)
-    names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
+    known = (one.shown for one in residents if one.request is not None)
+    names = list(dict.fromkeys(one.node for one in known if one.asks_for == "hardware"))
     if names:
         nodes = format_count(len(names), "node")
         yield f"request of {nodes} unknown, matching hardware: {name_some(names, 1)}"

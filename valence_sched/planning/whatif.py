@@ -104,7 +104,7 @@ def rebalance(
         before=before,
         least=plan.least,
         complete=plan.complete,
-        waiting=tuple(movable.residents[number].name for number in plan.waiting),
+        waiting=tuple(movable.residents[number].shown.node for number in plan.waiting),
         notes=(*movable.found.notes, *relocate.hardware_notes(moving)),
     )
 

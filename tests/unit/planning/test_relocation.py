@@ -230,15 +230,17 @@ class TestLike(unittest.TestCase):
     def test_a_node_asks_again_for_what_it_was_requested_as(self):
         kept = msgspec.to_builtins(NodeRequest.of(WEB))
         one, other = self.residents({"request": kept}, {"request": kept})
-        self.assertEqual(("request", WEB.needs), (one.asks_for, one.request.needs))
+        self.assertEqual(("request", WEB.needs), (one.shown.asks_for, one.request.needs))
         self.assertIs(one.request, other.request)
 
     def test_else_for_a_node_of_its_flavor_where_that_is_known(self):
         small = Flavor(name="small", properties=Properties(processor=ProcessorSpec(total_cores=4)))
         one, other, third = self.residents({"flavor": "small"}, {"flavor": "gone"}, {},
                                            flavors=[small])  # fmt: skip
-        self.assertEqual(("flavor", [4]), (one.asks_for, [n.amount for n in one.request.needs]))
-        self.assertEqual(("hardware", "hardware"), (other.asks_for, third.asks_for))
+        self.assertEqual(
+            ("flavor", [4]), (one.shown.asks_for, [n.amount for n in one.request.needs])
+        )
+        self.assertEqual(("hardware", "hardware"), (other.shown.asks_for, third.shown.asks_for))
         note = "request of 2 nodes unknown, matching hardware: a-1 and 1 more"
         self.assertEqual([note], list(hardware_notes([one, other, third])))
 
