@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -33,6 +33,7 @@ from valence_sched.view.builder import ViewBuilder
 
 if TYPE_CHECKING:
     from valence_sched.core.decider import Decider
+    from valence_sched.core.decision import Decision
     from valence_sched.inventory.loader import InventoryLoader
     from valence_sched.inventory.sources import SourceReader
     from valence_sched.lifecycle.access import PodmAccess
@@ -429,11 +430,15 @@ class Engine(scheduler.OwnScheduler):
         return drain, site.settings.deadline_s
 
     def _decide_on(self, podm: FullPodm, request: Request) -> DecisionResult:
-        builder = ViewBuilder()
-        builder.add(codec.decode(to_json(podm), LeanPodm, podm.id), podm.id)
-        decider = self._intake.decider(builder.view(), self._intake.policies())
-        decision = decider.select_destinations(request)
+        decision = self._decided_on([podm], request)
         return decision_result(decision, "placements" if decision.placements else "summary")
+
+    def _decided_on(self, podms: Iterable[FullPodm], request: Request) -> Decision:
+        builder = ViewBuilder()
+        for podm in podms:
+            builder.add(codec.decode(to_json(podm), LeanPodm, podm.id), podm.id)
+        decider = self._intake.decider(builder.view(), self._intake.policies())
+        return decider.select_destinations(request)
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify
@@ -472,7 +477,7 @@ class Engine(scheduler.OwnScheduler):
         self, request: Request, decider: Decider, texts: Mapping[str, bytes]
     ) -> tuple[DecisionResult, tuple[NodeShrink, ...]] | None:
         """Return a decision that takes blocks of shrinkable nodes of its owner, if allowed."""
-        policy = next(one for one in decider.policies() if one.name == request.policy)
+        policy = decider.bound_policies.policy(request.policy).policy
         if policy.shrink == "never" or self._sources.named_sources(self._selection):
             return None
         from valence_sched.planning.node_change import shrink
@@ -497,11 +502,7 @@ class Engine(scheduler.OwnScheduler):
         }
 
         def decide_all(site: Mapping[str, FullPodm]) -> DecisionResult:
-            builder = ViewBuilder()
-            for name, podm in site.items():
-                builder.add(codec.decode(to_json(podm), LeanPodm, name), name)
-            found = self._intake.decider(builder.view(), decider.policies())
-            return decision_result(found.select_destinations(request), "report")
+            return decision_result(self._decided_on(site.values(), request), "report")
 
         return shrink(podms, nodes, floors, self._decide_on, decide_all)
 
