@@ -14,29 +14,28 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-#: A code has the rank of a kind of blocks, then the last bits of the number of its entry.
-RANK_BITS = 16
-ENTRY = np.uint32(2**RANK_BITS - 1)
-ABSENT = np.uint32(2**32 - 1)  # the code of a kind that a row lacks
 MANY_ROWS = 256  # with this many rows or more, one line or list of needs at a time is faster
 
 
 class RankedKinds(Struct, frozen=True, eq=False):
     """The kinds of blocks of some needs, each in the order in which a node takes them.
 
-    ``amounts`` and ``codes`` have shape ``(needs, kinds)``; the code of a kind that does not supply
-    the need is ``ABSENT``, other codes have entry 0. ``kind`` and ``number`` have, by need, the
-    kind of each rank and the number of its blocks that make the need, and 0 after the last rank.
-    ``several`` and ``overlaps`` tell of each need whether it may take several blocks of a kind, and
-    whether blocks of earlier needs may count for it.
+    ``amounts`` and ``ranks`` have shape ``(needs, kinds)``; the rank of a kind that does not supply
+    the need has all bits. ``kinds`` and ``numbers``, shape ``(needs, ranks)``, have the kind of
+    each rank and the number of its blocks that make the need, and 0 after the last rank; ``first``
+    is the place of the first rank of each need in them, and ``among`` has the kinds of each need
+    and kind 0. ``several`` tells of each need whether it may take several blocks of a kind, and
+    ``overlaps`` has the earlier needs whose blocks may count for it.
     """
 
     amounts: Floats
-    codes: npt.NDArray[np.uint32]
-    kind: list[Ints]
-    number: list[Floats]
+    ranks: npt.NDArray[Any]
+    kinds: Ints
+    numbers: Floats
+    first: Ints
+    among: list[Ints]
     several: list[bool]
-    overlaps: list[bool]
+    overlaps: list[list[int]]
 
 
 def ranked_kinds(kinds: BlockKinds, needs: tuple[Need, ...]) -> RankedKinds:
@@ -44,16 +43,21 @@ def ranked_kinds(kinds: BlockKinds, needs: tuple[Need, ...]) -> RankedKinds:
     ranked: RankedKinds | None
     size, ranked = kinds.ranked.get(needs, (0, None))
     if ranked is None or size != len(kinds):
-        amounts, kind, number = kinds.amount_matrix(needs), list[Ints](), list[Floats]()
-        codes, overlaps = np.full(amounts.shape, ABSENT, dtype=np.uint32), list[bool]()
-        for line, need in enumerate(needs):
-            order = np.array(kinds.cheapest_first(need)[:ENTRY], dtype=np.int64)
-            codes[line, order] = np.arange(len(order)) << RANK_BITS
-            overlaps.append(any(amounts[line, earlier].any() for earlier in kind))
-            kind.append(np.append(order, 0))
-            number.append(np.append(np.ceil(need.amount / amounts[line, order]), 0.0))
-        several = [bool(one.max() > 1.0) for one in number]
-        ranked = RankedKinds(amounts, codes, kind, number, several, overlaps)
+        amounts, among, overlaps = kinds.amount_matrix(needs), list[Ints](), list[list[int]]()
+        dtype = np.min_scalar_type(len(kinds))
+        ranks = np.full(amounts.shape, np.iinfo(dtype).max, dtype=dtype)
+        orders = [np.array(kinds.cheapest_first(need), dtype=np.int64) for need in needs]
+        kind = np.zeros((len(needs), 1 + max(map(len, orders))), dtype=np.int64)
+        number = np.zeros(kind.shape)
+        for line, (need, order) in enumerate(zip(needs, orders, strict=True)):
+            ranks[line, order] = np.arange(len(order))
+            kind[line, : len(order)] = order
+            number[line, : len(order)] = np.ceil(need.amount / amounts[line, order])
+            overlaps.append([one for one in range(line) if amounts[line, among[one]].any()])
+            among.append(np.append(order, 0))
+        first = np.arange(len(needs))[:, None] * kind.shape[1]
+        several = [bool(own.max() > 1.0) for own in number]
+        ranked = RankedKinds(amounts, ranks, kind, number, first, among, several, overlaps)
         kinds.ranked.store(needs, (len(kinds), ranked))
     return ranked
 
@@ -61,9 +65,11 @@ def ranked_kinds(kinds: BlockKinds, needs: tuple[Need, ...]) -> RankedKinds:
 class KindBlocks(Struct, frozen=True, eq=False):
     """The kind and the number of blocks that each row of ``rows`` gives; None means all rows.
 
-    Every kind is one of ``among``, whose last is 0 if a row may give no block.
+    The blocks are for the need of a ``line``. Every kind is one of ``among``, whose last is 0 if a
+    row may give no block.
     """
 
+    line: int
     rows: Ints | None
     kinds: Ints
     numbers: Floats
@@ -90,17 +96,12 @@ class NodeBlocks(Struct, frozen=True, eq=False):
     numbers: Floats
     parts: list[KindBlocks]
 
-    def supply(self, amounts: Floats) -> Floats | None:
-        """Return the sum of ``amounts``, by kind, over the blocks of each row; None if all 0."""
-        total: Floats | None = None
-        for part in self.parts:
-            if amounts[part.among].any():
-                supplied = amounts.take(part.kinds) * part.numbers
-                if part.rows is not None:
-                    total = np.zeros(self.kinds.shape[1]) if total is None else total
-                    total[part.rows] += supplied
-                else:
-                    total = supplied if total is None else np.add(total, supplied, out=total)
+    def supply(self, amounts: Floats, parts: Iterable[KindBlocks]) -> Floats:
+        """Return the sum of ``amounts``, by kind, over the blocks of some parts, by row."""
+        total = np.zeros(self.kinds.shape[1])
+        for part in parts:
+            rows = slice(None) if part.rows is None else part.rows
+            total[rows] += amounts.take(part.kinds) * part.numbers
         return total
 
     def subtract(self, amounts: Floats, table: Floats, offset: Ints | None = None) -> None:
@@ -156,10 +157,10 @@ class Leftover(Struct, frozen=True, dict=True):
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the changed stocks after a node on every row, granted like ``core.fit.stocks``."""
         grants: dict[str, StockGrants] = {}
-        for need in sorted(needs, key=lambda need: -need.amount):
-            if need.resource in self.stocks:
-                remaining = grants.get(need.resource) or self.stocks[need.resource]
-                grants[need.resource] = remaining.after_grants(need.amount, need.count)
+        own = [need for need in needs if need.resource in self.stocks]
+        for need in sorted(own, key=lambda need: -need.amount):
+            remaining = grants.get(need.resource) or self.stocks[need.resource]
+            grants[need.resource] = remaining.after_grants(need.amount, need.count)
         return grants
 
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
@@ -170,41 +171,46 @@ class Leftover(Struct, frozen=True, dict=True):
         follow.
         """
         own, counts = tuple([need for need in needs if need.kind != "stock"]), self.counts
-        shape = len(own), len(counts) if counts else 0
-        taken = NodeBlocks(np.empty(shape, dtype=np.int64), np.empty(shape), [])
         if not counts or not own:
-            return taken
+            size = len(own), len(counts) if counts else 0
+            return NodeBlocks(np.empty(size, dtype=np.int64), np.empty(size), [])
         ranked, first = ranked_kinds(self.kinds, own), counts.start[:-1]
+        has_table = "_absent" in self.__dict__  # of an earlier request: faster than entries
+        if has_table:
+            best = np.array([np.minimum.reduce(self._ranks(kinds)) for kinds in ranked.among])
+        else:
+            ranks = ranked.ranks.take(counts.kind, axis=1)
+            ranks |= (counts.free == 0.0) * ~ranks.dtype.type(0)  # in place: no new memory
+            best = np.minimum.reduceat(ranks, first, axis=1)
+        places = np.minimum(best, ranked.kinds.shape[1] - 1) + ranked.first
+        parts = list[KindBlocks]()
+        taken = NodeBlocks(ranked.kinds.take(places), ranked.numbers.take(places), parts)
         for line, need in enumerate(own):
-            counted = taken.supply(ranked.amounts[line]) if ranked.overlaps[line] else None
-            has_table = "_absent" in self.__dict__  # of an earlier request: faster than entries
-            if has_table:
-                best = np.minimum.reduce(self._ranks(ranked.kind[line]))
-            else:
-                codes = ranked.codes[line].take(counts.kind)
-                codes |= self._entries  # in place: new memory takes longer
-                best = np.minimum.reduceat(codes, first)
-            if counted is not None:  # these rows give no further block first
-                best[counted.nonzero()[0]] = ~best.dtype.type(0)
-            rank = best if has_table else best >> RANK_BITS
-            kinds, numbers = taken.kinds[line], taken.numbers[line]
-            ranked.kind[line].take(rank, mode="clip", out=kinds)  # kind 0 if absent
-            ranked.number[line].take(rank, mode="clip", out=numbers)
-            several = ranked.several[line] and np.maximum.reduce(numbers, initial=0.0) > 1.0
-            if several and has_table:
-                np.minimum(numbers, self.blocks[kinds, np.arange(len(kinds))], out=numbers)
-            elif several:
-                entries = first + ((best - first) & ENTRY)
-                np.minimum(numbers, counts.free.take(entries, mode="clip"), out=numbers)
-            part, earlier = KindBlocks(None, kinds, numbers, ranked.kind[line]), list(taken.parts)
-            taken.parts.append(part)
-            if several or counted is not None:  # else one block is enough
-                amounts, others = ranked.amounts[line], earlier if counted is not None else []
-                have = amounts.take(kinds) * numbers
-                missing = need.amount - (have if counted is None else have + counted)
+            kinds, numbers, amounts = taken.kinds[line], taken.numbers[line], ranked.amounts[line]
+            overlaps, several = ranked.overlaps[line], ranked.several[line]
+            missing: Any = need.amount
+            earlier = list[KindBlocks]()
+            if overlaps:
+                earlier = [part for part in parts if part.line in overlaps]
+                have = taken.supply(amounts, earlier)
+                missing = need.amount - have
+                supplied = have.nonzero()[0]  # these rows give no further block first
+                kinds[supplied] = 0
+                numbers[supplied] = 0.0
+            if several and np.maximum.reduce(numbers, initial=0.0) > 1.0:
+                if has_table:
+                    free = self.blocks[kinds, np.arange(len(kinds))]
+                else:
+                    of_kind = counts.kind == kinds.repeat(counts.start[1:] - first)
+                    free = np.add.reduceat(of_kind * counts.free, first)
+                np.minimum(numbers, free, out=numbers)
+            part = KindBlocks(line, None, kinds, numbers, ranked.among[line])
+            parts.append(part)
+            if several or overlaps:  # else one block is enough
+                missing = missing - amounts.take(kinds) * numbers
                 more = missing > 0.0 if feasible is None else (missing > 0.0) & feasible
                 if len(rows := more.nonzero()[0]):
-                    taken.parts.extend(self._more_parts(amounts, part, rows, missing[rows], others))
+                    parts += self._more_parts(amounts, part, rows, missing[rows], earlier)
         return taken
 
     def _more_parts(
@@ -232,7 +238,7 @@ class Leftover(Struct, frozen=True, dict=True):
             for part in earlier:
                 free = free - part.number_of(of_row, rows, blocks.shape[1])
             numbers = np.minimum(np.ceil(missing / amounts.take(of_row)), free)
-            yield KindBlocks(rows, of_row, numbers, kinds)
+            yield KindBlocks(first.line, rows, of_row, numbers, kinds)
             missing = missing - numbers * amounts.take(of_row)
             ranks[best, np.arange(len(rows))] = absent
 
@@ -243,15 +249,6 @@ class Leftover(Struct, frozen=True, dict=True):
             ranks = ranks.take(rows, axis=1)
         ranks |= np.arange(len(kinds), dtype=ranks.dtype)[:, None]
         return ranks
-
-    @functools.cached_property
-    def _entries(self) -> npt.NDArray[np.uint32]:
-        """The code of each entry of ``counts`` with rank 0; ``ABSENT`` if no block is free."""
-        assert self.counts is not None, "rows without blocks have no entries"
-        entries = np.arange(len(self.counts.free), dtype=np.uint32)
-        entries &= ENTRY
-        entries |= (self.counts.free == 0.0) * ABSENT
-        return entries
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[Any]:
