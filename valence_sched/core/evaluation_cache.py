@@ -169,6 +169,7 @@ class SplicedSnapshot:
         first, last = int(dirty[0]), int(dirty[-1]) + 1
         adjacent = last - first == len(dirty)
         changed = self.view.window(first, last) if adjacent else self.view.take(dirty)
+        changed.precompute_free(request.needs)
         part = evaluate(changed, request, cached.bound, strict=strict)
         cached.evaluation.write(dirty, part)
         cached.evaluation.notes += part.notes

@@ -138,6 +138,12 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False, ca
         return "MiB" if self.measure == "capacity_mib" else ""
 
 
+@functools.lru_cache(maxsize=1024)
+def measures(needs: tuple[Need, ...]) -> tuple[Need, ...]:
+    """Return the measure of each need."""
+    return tuple([need.as_measure for need in needs])
+
+
 def taints_in(condition: str | None) -> list[str]:
     """Return the taints of a condition."""
     words = (condition or "").split(", ")

@@ -76,10 +76,11 @@ def _total_amounts(needs: tuple[Need, ...]) -> Floats:
     return read_only(np.array([need.amount * need.count for need in needs], dtype=np.float64))
 
 
-def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats], Floats]:
+def _grants(view: View, needs: tuple[Need, ...]) -> tuple[Floats, Floats]:
     """Return the largest grant of each row by need, all free devices, and the least of all rows."""
     grants = [view.largest_grant(one) if one.kind == "stock" else view.free(one) for one in needs]
-    return grants, np.array([np.minimum.reduce(one, initial=np.inf) for one in grants])
+    table = np.array(grants).reshape(len(needs), len(view))
+    return table, np.minimum.reduce(table, axis=1, initial=np.inf)
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:

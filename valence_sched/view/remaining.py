@@ -6,12 +6,12 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 
-from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_stock
+from valence_sched.model.need import MEASURES, Need, measures, need_for_measure, need_for_stock
 from valence_sched.model.request import FlavorShare, Request
 from valence_sched.view.availability import weighted_sum
 from valence_sched.view.block_kinds import read_only
@@ -44,39 +44,36 @@ def score_remaining(
     resource without a scale counts as 1 if the row has any of it.
     """
     digest = request.mix.digest if request.mix.shares else ""
-    resources = tuple([(need.kind, need.measure, need.resource) for need in request.needs])
-    kinds, names = view.kinds, tuple(view.resources)
-    own_key = ("remaining", digest, resources, names, len(kinds), only_requested, *of.items())
-    terms: _Terms | None = kinds.derived.get(own_key)
+    kinds, names, measured = view.kinds, tuple(view.resources), measures(request.needs)
+    terms_key = ("remaining", digest, measured, names, len(kinds), only_requested, *of.items())
+    terms: _Terms | None = kinds.derived.get(terms_key)
     if terms is None:
-        terms = _new_terms(view, request, of, own_key)
-        terms = kinds.derived.store(own_key, terms._replace(others=()) if only_requested else terms)
+        terms = kinds.derived.store(terms_key, _new_terms(view, request, of, only_requested))
 
     def make(inverse_scales: Floats = terms.inverse_scales) -> Floats:
         return read_only(score(view, functools.partial(_remaining, view, terms, inverse_scales)))
 
     if not terms.unscaled:  # the scales do not depend on the amounts of the request
-        return view.memoise_free(key, own_key, make)  # type: ignore[no-any-return]
+        return view.memoise_free(key, terms, make)  # type: ignore[no-any-return]
     own = mean_amounts(FlavorShare(request.needs))
     scales = np.array([1.0 / own[one] for one in terms.needed])
     return make(np.where(terms.inverse_scales > 0.0, terms.inverse_scales, scales))
 
 
-class _Terms(NamedTuple):
+class _Terms(Struct, frozen=True, eq=False):
     """The terms of the remaining amounts: free amounts of ``needed``, total amounts of ``others``.
 
-    ``key`` identifies them. If ``unscaled``, an inverse scale of 0 is replaced by the request's.
+    If ``unscaled``, an inverse scale of 0 is replaced by the request's.
     """
 
-    key: tuple[object, ...]
     needed: tuple[Need, ...]
     inverse_scales: Floats
     unscaled: bool
-    others: tuple[tuple[Need, float | None], ...]
+    others: list[tuple[Need, float | None]]
 
 
 def _new_terms(
-    view: View, request: Request, of: Mapping[str, Scale], key: tuple[object, ...]
+    view: View, request: Request, of: Mapping[str, Scale], only_requested: bool
 ) -> _Terms:
     own = mean_amounts(FlavorShare(request.needs))
     scales = mean_amounts(*request.mix.shares)
@@ -88,8 +85,8 @@ def _new_terms(
     every = sorted(present | own.keys(), key=ORDER)
     needed = tuple([one for one in every if one in own])
     inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
-    others = tuple([(one, scales.get(one)) for one in every if one not in own])
-    return _Terms(key, needed, inverse, not inverse.all(), others)
+    others = [] if only_requested else [one for one in every if one not in own]
+    return _Terms(needed, inverse, not inverse.all(), [(one, scales.get(one)) for one in others])
 
 
 def mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
@@ -107,9 +104,7 @@ def _named(view: View, name: str) -> Need:
 
 
 def _remaining(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
-    make = functools.partial(view.free_table, terms.needed, by)
-    table = view.memoise_free(("remaining", by), terms.needed, make)
-    free = weighted_sum(table, inverse_scales)
+    free = weighted_sum(view.free_table(terms.needed, by), inverse_scales)
     return free + _others(view, terms, by) if terms.others else free
 
 
@@ -123,7 +118,7 @@ def _others(view: View, terms: _Terms, by: By) -> Floats:
             amounts += total > 0.0 if scale is None else total / scale
         return amounts
 
-    return view.memoise_selected((*terms.key, by), operator.getitem, make)  # type: ignore[no-any-return]
+    return view.memoise_selected(("remaining", terms, by), operator.getitem, make)  # type: ignore[no-any-return]
 
 
 def pool_counts(view: View) -> Floats:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.inventory import LeanPodm, Pool, to_json
-from valence_sched.model.need import Need
+from valence_sched.model.need import Need, measures
 from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view import stocks
 from valence_sched.view.block_kinds import (
@@ -199,22 +199,21 @@ class View:
         return value  # type: ignore[no-any-return]
 
     def precompute_free(self, needs: tuple[Need, ...]) -> None:
-        """Compute and memoise the free amounts of all these needs in one pass."""
-        blocks = tuple(need for need in needs if need.kind != "stock")
-        if blocks:
-            ways: tuple[By, By] = ("pool", "podm")
-            for by in ways:
-                table = self._memo["free", blocks, by] = read_only(self._sums(blocks, by))
-                for need, row in zip(blocks, table, strict=True):
-                    self._memo["free", need, by] = row
+        """Compute and memoise the free amounts of these needs and their measures in one pass."""
+        blocks = tuple([need for need in needs if need.kind != "stock"])
+        lines = (*blocks, *measures(blocks))
+        ways: tuple[By, By] = ("pool", "podm")
+        for by in ways if blocks else ():
+            table = read_only(self._sums(lines, by))
+            self._memo["free", blocks, by] = table[: len(blocks)]
+            for line, row in zip(lines, table, strict=True):
+                self._memo["free", line, by] = row
 
     def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
         """Return :meth:`free` for several needs; shape ``(needs, rows)``."""
         known: Floats | None = self._memo.get(("free", needs, by))
         if known is not None:
             return known
-        if self.origin is not None and not any(need.kind == "stock" for need in needs):
-            return self._sums(needs, by)  # in one pass, which is faster for few rows
         return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
