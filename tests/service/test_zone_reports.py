@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.zones.scarce_sites import CORES, TENTHS, card, scarce_podm
 from valence_sched.client import SchedulerClient
+from valence_sched.core.explain.verdicts import in_order
 from valence_sched.errors import ServiceError, UnknownName, UsageError
 from valence_sched.model.decision import with_podm_paths
 from valence_sched.model.hardware import BlockFilter
@@ -176,18 +177,14 @@ class TestWhole(ReportCase):
 
     def test_a_decision_is_explained_as_one_zone_explains_it(self):
         """With candidates, reasons, near misses and sensitivity."""
-        for asked in (NODE, CARD, replace(NODE, count=3, alternates=1), replace(CARD, count=99)):
+        for asked in (NODE, CARD, replace(NODE, count=3, alternates=1), replace(CARD, count=99),
+                      replace(NODE, count=99, min_count=1)):  # fmt: skip
             found = self.top.select_destinations(asked, detail="report").report
             flat = self.flat.select_destinations(asked, detail="report").report
             with self.subTest(asked.flavor, count=asked.count):
                 self.assertEqual(flat.placed, found.placed)
-                outcomes = {one.podm: (one.outcome, one.reason) for one in found.podms}
-                expected = {path(one.podm): (one.outcome, one.reason) for one in flat.podms}
-                same = {"alternate": "fits"}
-                self.assertEqual(
-                    {podm: same.get(one, one) for podm, (one, _) in expected.items()},
-                    {podm: one for podm, (one, _) in outcomes.items()},
-                )
+                expected = in_order(replace(one, podm=path(one.podm)) for one in flat.podms)
+                self.assertEqual(expected, list(found.podms))
                 theirs, ours = flat.explanation, found.explanation
                 self.assertEqual(
                     [(path(one.podm), one.outcome, one.score) for one in theirs.candidates],

@@ -273,7 +273,12 @@ class ZoneDecider(Scheduler):
             return report if own == [one.candidate for one in chosen] else None
         below = self._reports_below(request_for, detail)
         candidates = [paths.below(one.zone, one.candidate) for one in chosen]
-        report = result.with_reasons_below(report, below, candidates)
+        alternates = {
+            paths.path(other.zone, other.candidate.podm)
+            for one in selected.nodes
+            for other in (one.alternates if placed else ())
+        }
+        report = result.with_reasons_below(report, below, candidates, alternates)
         if report is None or report.explanation is None:
             return report
         request = as_asked_below(selected.request or sealed.request)

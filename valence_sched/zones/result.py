@@ -4,13 +4,14 @@
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from valence_sched.core.explain.report import MOST_CANDIDATES, runner_up
 from valence_sched.core.explain.sensitivity import NOTES
+from valence_sched.core.explain.verdicts import in_order
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
 from valence_sched.model import decision as nouns
 from valence_sched.model.base import digest_of
@@ -90,8 +91,12 @@ def with_reasons_below(
     own: nouns.Report | None,
     below: Mapping[str, nouns.Report | SchedulerError],
     chosen: Sequence[nouns.Candidate] = (),
+    alternates: Container[str] = (),
 ) -> nouns.Report | None:
-    """Merge reports of zones; ``chosen`` candidates, by path, replace the choices of each zone."""
+    """Merge reports of zones; ``chosen`` candidates, by path, replace the choices of each zone.
+
+    ``alternates`` are the paths of the pod managers with alternates.
+    """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
     if first is None:
@@ -114,7 +119,7 @@ def with_reasons_below(
     explained = {zone: one.explanation for zone, one in counted.items() if one.explanation}
     return replace(
         first,
-        podms=tuple(_verdicts(podms, chosen)),
+        podms=tuple(in_order(_verdicts(podms, chosen, alternates))),
         warnings=tuple(warnings),
         inventory=_inventory(counted),
         funnel=tuple(steps.values()),
@@ -123,18 +128,26 @@ def with_reasons_below(
 
 
 def _verdicts(
-    verdicts: Sequence[nouns.PodmVerdict], chosen: Sequence[nouns.Candidate]
+    verdicts: Iterable[nouns.PodmVerdict],
+    chosen: Sequence[nouns.Candidate],
+    alternates: Container[str],
 ) -> Iterator[nouns.PodmVerdict]:
     best = chosen[0].score if chosen else None
-    taken = {one.podm for one in chosen}
+    counts = Counter(one.podm for one in chosen)
     for one in verdicts:
-        if one.podm in taken:
-            yield replace(one, outcome="chosen")
-        elif one.outcome in ("chosen", "alternate", "fits"):
-            behind = None if best is None or one.score is None else round(best - one.score, 6)
-            yield replace(one, outcome="fits", behind=behind)
-        else:
-            yield one
+        outcome = one.outcome
+        if one.podm in counts:
+            outcome = "chosen"
+        elif one.podm in alternates:
+            outcome = "alternate"
+        elif outcome in ("chosen", "alternate"):
+            outcome = "fits"
+        yield replace(
+            one,
+            outcome=outcome,
+            behind=None if best is None or one.score is None else round(best - one.score, 6),
+            fitting=counts[one.podm] if chosen else one.fitting,
+        )
 
 
 def _explanation(

@@ -3,7 +3,7 @@
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +21,11 @@ from valence_sched.view.view import Floats, Mask
 _RANK = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
 
 
+def in_order(verdicts: Iterable[PodmVerdict]) -> list[PodmVerdict]:
+    """Return the verdicts with the chosen pod managers first, then the best of the others."""
+    return sorted(verdicts, key=lambda one: (_RANK[one.outcome], -(one.score or 0.0), one.podm))
+
+
 class Verdicts:
     """Reads verdicts and reasons from the evaluation of a decision."""
 
@@ -30,10 +35,9 @@ class Verdicts:
         self._bounds: list[int] = self.view.first_row.tolist()
         self._terms: dict[str, list[tuple[Term, Mask]]] = {}
 
-    def podm_verdicts(self) -> Iterator[PodmVerdict]:
-        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
-        verdicts = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
-        yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
+    def podm_verdicts(self) -> list[PodmVerdict]:
+        """Return one verdict per pod manager, in order."""
+        return in_order(map(self.podm_verdict, range(len(self.view.podms))))
 
     def stop_reason(self, podm: int) -> Reason | None:
         """Return the reason why a podm took no more nodes, None if no more were requested."""
