@@ -164,11 +164,19 @@ def two_lengths(handler):
 def half_without_length(handler):
     """Send half of a document whose length only the end of the connection shows."""
     found = handler.podm.document(handler.path)
+    return _without_length(handler, found[: len(found) // 2])
+
+
+def not_utf8_without_length(handler):
+    return _without_length(handler, b'{"Name": "\xe9"}')
+
+
+def _without_length(handler, body):
     handler.close_connection = True
     handler.send_response(200)
     handler.send_header("Connection", "close")
     handler.end_headers()
-    handler.wfile.write(found[: len(found) // 2])
+    handler.wfile.write(body)
     return True
 
 

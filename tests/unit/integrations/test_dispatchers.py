@@ -67,7 +67,7 @@ def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterat
             if status == 0:
                 self.connection.close()
                 return
-            text = json.dumps(reply).encode()
+            text = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
             if status == 206:  # fewer bytes than claimed
                 self.send_header("Content-Length", str(len(text) + 1000))
@@ -181,7 +181,8 @@ class TestValence(unittest.TestCase):
             with controller((status, {}), (201, {"uuid": "u"})) as here:
                 self.assertEqual("u", valence(here.url, one)[0].reference)
             self.assertEqual("gpu-d1", json.loads(here.came[-1][2])["name"])
-        for answer in ((500, {}), (401, {}), (200, "x" * (1 << 20)), (0, None)):
+        no_json = ((200, b'["\xff"]'), (200, b"[" * 100_000))
+        for answer in ((500, {}), (401, {}), (200, "x" * (1 << 20)), (0, None), *no_json):
             with controller(answer) as here, self.assertRaises(DispatchFailed):
                 valence(here.url, one)
             self.assertEqual(1, len(here.came), answer)

@@ -78,7 +78,7 @@ class Answer(NamedTuple):
             msgspec.json.decode(self.body.removeprefix(BOM))
         except msgspec.DecodeError as error:
             return "truncated" in str(error)
-        except RecursionError:
+        except (UnicodeDecodeError, RecursionError):
             pass  # reported when the document is read
         return False
 

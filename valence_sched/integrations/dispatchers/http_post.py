@@ -50,7 +50,7 @@ def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) ->
         raise DispatchFailed(f"{where}: HTTP {status}, expected 200: the order was not sent again")
     try:
         return msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = "not JSON, or more than 1 MiB: the order was not sent again: check the other system"
         raise DispatchFailed(f"{where}: {text}") from None
 
