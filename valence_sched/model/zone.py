@@ -324,7 +324,7 @@ def parse_silent_header(text: str) -> tuple[SilentZone, ...]:
         return ()
     try:
         zones = msgspec.json.decode(text, type=list[SilentZone])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(one_line(f"{SILENT_HEADER}: {error}")) from None
     lines = [(one_line(one.zone), one_line(one.reason, MOST_REASON_CHARS)) for one in zones]
     return tuple(SilentZone(zone=zone, reason=reason) for zone, reason in lines)

@@ -412,9 +412,13 @@ class TreesTest(SourceTest):
         self.write("bad.json", b'{"schema": "valence-sched/inventory", "podms": [')
         self.write("empty.json", b"")
         self.write("new.json", document(version="3.0"))
+        time = b'{"schema": "valence-sched/inventory", "captured_at": "\xff", "podms": []}'
+        self.write("time.json", time)
         self.write("good.json", document({"id": "a"}))
         self.assertEqual(["a"], self.ids(self.folder))
-        self.assertEqual(3, len(self.diagnostics.lines()))
+        problems = self.diagnostics.lines()
+        self.assertEqual(4, len(problems))
+        self.assertIn("found bytes that are not UTF-8, expected JSON", "".join(problems))
 
     def test_a_folder_with_an_inventory_of_no_podms_is_not_refused(self):
         self.write("site.json", document())

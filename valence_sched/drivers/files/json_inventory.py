@@ -220,5 +220,5 @@ def _memory_in_mib(value: Any, name: str = "") -> Any:
 def _captured_at(fields: Fields) -> str | None:
     try:
         return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
