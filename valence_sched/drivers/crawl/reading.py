@@ -4,7 +4,6 @@
 import functools
 import logging
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -92,7 +91,6 @@ class Reading:
     diagnostics: tuple[Diagnostic, ...] = ()
     documents: dict[str, Json] = field(default_factory=dict, repr=False)
     requests: int = 0
-    seconds: float = 0.0
 
 
 class PodmReader:
@@ -112,7 +110,6 @@ class PodmReader:
         self._settings, self._start, self._tls = settings, start, tls
         self._shared: Shared = {} if shared is None else shared
         self._at = at.astimezone(UTC).replace(microsecond=0)
-        self._began = time.monotonic()
         self._deadline = Deadline(settings.timeout_s)
         self._connection: Connection | None = None
 
@@ -210,7 +207,7 @@ class PodmReader:
         podm = self._with_registration(podm)
         if any(getattr(self._registration, name) for name in registrations.BLOCK_MARKS):
             podm = registrations.with_block_marks(podm, self._registration)
-        return Reading(podm, None, diagnostics, read, *self._cost())
+        return Reading(podm, None, diagnostics, read, self._requests)
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
         known, read_at = self._registration, f"{self._at.replace(tzinfo=None).isoformat()}Z"
@@ -222,16 +219,16 @@ class PodmReader:
         driver = None if known.driver == AUTO else known.driver
         podm = self._with_registration(FullPodm(id=known.name, driver=driver, status=status))
         failure = one_line(f"{known.name}: {self._url}: {why.removeprefix(known.name + ': ')}")
-        return Reading(podm, failure, (), {}, *self._cost())
+        return Reading(podm, failure, (), {}, self._requests)
 
     @property
     def _url(self) -> str:
         known = self._registration.url
         return self._connection.url if self._connection else re.sub(r"//[^/]*@", "//", known)
 
-    def _cost(self) -> tuple[int, float]:
-        count = self._connection.requests if self._connection else 0
-        return count, time.monotonic() - self._began
+    @property
+    def _requests(self) -> int:
+        return self._connection.requests if self._connection else 0
 
 
 class ReadPass(NamedTuple):
