@@ -74,7 +74,7 @@ bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 # Not in CI: a folder takes minutes. An interrupted run can be continued.
-mutants: .venv/installed-mutants
+mutants: .venv/installed-test .venv/installed-mutants
 	@test -d valence_sched/$(ROOM) -a -d tests/unit/$(ROOM) || \
 		{ echo 'ROOM=$(ROOM): not a folder of both valence_sched and tests/unit' >&2; exit 2; }
 	@mkdir -p $(MUTANTS)
