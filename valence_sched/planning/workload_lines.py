@@ -112,7 +112,7 @@ def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
         if cell.startswith(("{", "[")):
             try:
                 return msgspec.json.decode(cell)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 return cell
         if of_texts:
             return [word.strip() for word in cell.split(";") if word.strip()]

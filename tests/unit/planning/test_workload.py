@@ -199,6 +199,7 @@ class TestBadLines(unittest.TestCase):
             ("unknown field 'more'", '{"requests":[],"more":1}', "w.json"),
             ("not UTF-8", b"flavor\n\xff\n", "w.csv"),
             ("expected CSV", 'flavor\n"cores\n', "w.csv"),
+            ("line 2: .*near", "flavor,near\ncores," + "[" * 3_000, "w.csv"),
         ):
             with self.subTest(pattern):
                 self.assert_refused(pattern, text, name)
