@@ -18,8 +18,8 @@ class TestClaims(Case):
         self.state = self.folder / f"{self.id()}.sqlite"
         with Store(f"sqlite:///{self.state}") as store:
             store.remember(podm("rack-1", 4, stocks=[{"uri": "m", "resource": "r", "total": 9}]))
-            words = {"owner": "ana", "key": "k", "ttl_s": 600}
-            self.claim = claimer(store).claim(request(CORES), **words).claim
+            asked = request(CORES, owner="ana")
+            self.claim = claimer(store).claim(asked, key="k", ttl_s=600).claim
 
     def asked(self, *words, program=PROGRAMS[0]):
         return run(program, "podm", "claim", *words, "--state", self.state)
