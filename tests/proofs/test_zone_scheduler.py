@@ -108,7 +108,7 @@ class TestClaims(ZoneCase):
         result = self.scheduler.claim(request(**huge), detail="report")
         self.assertIsNone(result.claim)
         report = result.decision.report
-        self.assertEqual(("nothing_fits", ["top-p", "east/east-p"]),
+        self.assertEqual(("nothing_fits", ["east/east-p", "top-p"]),
                          (report.outcome, [one.podm for one in report.podms]))  # fmt: skip
 
 

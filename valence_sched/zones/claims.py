@@ -105,7 +105,7 @@ class ZoneClaims:
         key: str | None = None,
         ttl_s: float = TTL_S,
         avoid: Sequence[SilentZone] = (),
-        report: Callable[[Selected], Report] | None = None,
+        dispatches: bool = False,
     ) -> ZoneClaimOutcome:
         """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
@@ -140,7 +140,8 @@ class ZoneClaims:
                 content=content,
                 deadline_s=self.below.deadline_s,
             )
-            dispatched = report(selected) if report is not None else None
+            explain = selected.explain if dispatches else None
+            dispatched = explain().report if explain is not None else None
             try:
                 return ZoneClaimOutcome(self._hold(body, key, dispatched), selected, retries)
             except PartLost as error:

@@ -24,7 +24,7 @@ from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import ZonedList, listed
 from valence_sched.zones import paths, result
 from valence_sched.zones.below import zone_claim_id
-from valence_sched.zones.claims import OWN
+from valence_sched.zones.claims import OWN, Select
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.mixes import as_asked_below
 from valence_sched.zones.nodes import ZoneNodes, provision_below
@@ -69,10 +69,11 @@ class ZoneScheduler(Scheduler):
         ttl_s: float = TTL_S,
         detail: nouns.Detail = "placements",
     ) -> ClaimResult:
-        decision = _Selecting(self._zoned, request, detail)
-        report = decision.report if self._dispatches else None
-        outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
-        decided = decision.result(outcome.selected)
+        select = self._selecting(request, detail)
+        outcome = self._claims.claim(
+            request, select, key=key, ttl_s=ttl_s, dispatches=self._dispatches
+        )
+        decided = _explained(outcome.selected)
         return ClaimResult(claim=outcome.claim, decision=decided, retries=outcome.retries)
 
     def compose(
@@ -84,11 +85,11 @@ class ZoneScheduler(Scheduler):
         wait_s: float = WAIT_S,
         detail: nouns.Detail = "placements",
     ) -> ProvisionResult:
-        decision = _Selecting(self._zoned, request, detail)
+        select = self._selecting(request, detail)
         provision, selected = self._nodes.compose(
-            request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
+            request, select, key=key, ttl_s=ttl_s, wait_s=wait_s
         )
-        decided = decision.result(selected)
+        decided = _explained(selected)
         is_placed = decided is None or bool(decided.report.placements)
         # a zone below composes alone, so that a key here would not name its nodes
         if selected is not None and decided is not None and not (is_placed or key):
@@ -100,6 +101,17 @@ class ZoneScheduler(Scheduler):
                 decided = _planned_in(zone, planned, selected).decision
                 break
         return replace(provision, decision=decided)
+
+    def _selecting(self, request: Request, detail: nouns.Detail) -> Select:
+        def select(asked: Request, avoid: Sequence[nouns.SilentZone]) -> Selected:
+            sealed, selected = self._zoned.select(asked, avoid)
+            decided = functools.partial(self._zoned.result, request, sealed, selected, detail)
+            selected.explain = functools.cache(decided)
+            if len(selected.nodes) >= request.required_count:
+                selected.explain()  # before the nodes are held
+            return selected
+
+        return select
 
     def _shrinking(
         self, request: Request, report: nouns.Report
@@ -296,6 +308,10 @@ class ZoneScheduler(Scheduler):
         return zone
 
 
+def _explained(selected: Selected | None) -> nouns.DecisionResult | None:
+    return selected.explain() if selected is not None and selected.explain is not None else None
+
+
 def _planned_in(zone: str, found: PlanResult, selected: Selected) -> PlanResult:
     """Return the plan of a zone with the names that its parent uses."""
     if not zone:
@@ -303,26 +319,3 @@ def _planned_in(zone: str, found: PlanResult, selected: Selected) -> PlanResult:
     report = result.zoned_report(zone, found.decision.report, selected)
     plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
     return PlanResult(decision=replace(found.decision, report=report), plan=plan)
-
-
-class _Selecting:
-    """Selects the nodes of one request; a selection is explained before it is held."""
-
-    def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
-        self._zoned, self._request, self._detail = zoned, request, detail
-        self._results: dict[int, Callable[[], nouns.DecisionResult]] = {}
-
-    def select(self, request: Request, avoid: Sequence[nouns.SilentZone]) -> Selected:
-        sealed, selected = self._zoned.select(request, avoid)
-        words = self._request, sealed, selected, self._detail
-        explain = functools.cache(functools.partial(self._zoned.result, *words))
-        if len(selected.nodes) >= self._request.required_count:
-            explain()
-        self._results[id(selected)] = explain
-        return selected
-
-    def report(self, selected: Selected) -> nouns.Report:
-        return self._results[id(selected)]().report
-
-    def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        return None if selected is None else self._results[id(selected)]()

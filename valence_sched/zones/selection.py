@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
 from valence_sched.model import zone as nouns
-from valence_sched.model.decision import PoolRef, SilentZone
+from valence_sched.model.decision import DecisionResult, PoolRef, SilentZone
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
@@ -57,7 +57,7 @@ class Selected:
 
     ``queries`` counts the queries to the child zones, ``rounds`` those for offers.
     ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed,
-    without the supplies of ``uncounted`` zones.
+    without the supplies of ``uncounted`` zones. ``explain`` returns the decision with its reasons.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -69,6 +69,7 @@ class Selected:
     rounds: int = 0
     answered: int = 1
     request: Request | None = None
+    explain: Callable[[], DecisionResult] | None = None
 
 
 class _Outdated(Exception):
