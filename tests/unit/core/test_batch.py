@@ -119,18 +119,18 @@ class TestDepletion(unittest.TestCase):
             for number, sizes in enumerate(pods)
         ]
         node = {**CORES, "memory": {"capacity_mib": 48}}
-        asked = request(node, count=30, min_count=0, policy=policy, seed=seed, alternates=seed % 2)
+        asked = request(node, count=15, min_count=0, policy=policy, seed=seed, alternates=seed % 2)
         batch = engine(view(*podms)).select_destinations(asked)
         one_by_one = []
         single = msgspec.structs.replace(asked, count=1)
-        while len(one_by_one) < 30:
+        while len(one_by_one) < 15:
             decision = engine(view(*podms)).select_destinations(single)
             if not decision.placements:
                 break
             one_by_one += chosen(decision)
             podms = self.after(podms, one_by_one[-1][0], *one_by_one[-1][2:4])
         self.assertEqual(one_by_one, chosen(batch))
-        if len(one_by_one) < 30:
+        if len(one_by_one) < 15:
             assert_same_view(self, view(*podms), batch.batch.view)
             fresh = engine(view(*podms)).select_destinations(single)
             for name in ("verdicts", "scores", "cost"):

@@ -343,7 +343,7 @@ class TestLedger(unittest.TestCase):
         mix = Mix(tuple(map(FlavorShare, needs)))
         for policy in built_in():
             ledger, bound = Ledger(site), bind(policy)
-            for step in range(30):
+            for step in range(10):
                 context = ledger.context(sealed(Request(needs=needs[step % 2], mix=mix)), bound)
                 new = evaluate(ledger.view.without_memo(), context.request, bound)
                 self.assertEqual(new.scores.tobytes(), context.evaluation.scores.tobytes())

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine_of, gpu
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from tests.unit.core.sites import sized
 from tests.unit.core.test_decision import WithoutOptimiser, asked, decider
 from valence_sched.errors import RequestError, StaleOffer
 from valence_sched.model.decision import BlockRef, PoolRef
@@ -441,7 +442,7 @@ class TestVeryBlocks(unittest.TestCase):
             verify(self.engine, nothing, [replace(self.chosen, blocks=(), grants=())])
 
     def test_every_node_of_a_random_site_is_what_its_request_takes(self):
-        for seed in range(12):
+        for seed in range(sized(32)):
             found = [msgspec.json.decode(one) for one in podms(3, 25, seed, 2, 2)]
             decider = engine_of(*found)
             for policy, cores, gpus in (("default", 40, 1), ("pack", 8, 0), ("chance", 70, 3)):

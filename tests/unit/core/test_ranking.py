@@ -239,12 +239,12 @@ def shuffled(podm: dict, draw: random.Random) -> dict:
 class TestListingOrder(unittest.TestCase):
     """The choice of blocks does not depend on their order in the inventory."""
 
-    @quietly(sized(120))
+    @quietly(sized(60))
     @given(st.integers(0, 999), st.integers(0, 999), st.sampled_from(NODES),
            st.sampled_from(POLICIES), st.integers(1, 4))  # fmt: skip
     def test_shuffled_lists_give_the_same_bytes(self, seed, order, node, policy, count):
         draw = random.Random(order)
-        site = [msgspec.json.decode(text) for text in podms(3, 14, seed, pools=3, stocks=2)]
+        site = [msgspec.json.decode(text) for text in podms(3, 8, seed, pools=3, stocks=2)]
         stocks = [stock["resource"] for stock in site[0]["stocks"]][:1]
         node = node | {"stocks": [{"resource": name, "amount": 1} for name in stocks]}
         asked = request(node, policy=policy, count=count, min_count=0, alternates=1)

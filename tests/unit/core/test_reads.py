@@ -2,6 +2,7 @@
 """The fields that plug-ins read, of the request and of each pod manager."""
 
 import contextlib
+import functools
 import unittest
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -280,6 +281,11 @@ def only(fields, podms=contract.PODMS):
              if k not in ("id", "generation")}, fields)} for podm in podms]  # fmt: skip
 
 
+@functools.cache
+def view_of(fields):
+    return view(*only(fields))
+
+
 class TestPodmDeclarations(unittest.TestCase):
     """Each of our plug-ins declares its fields, and answers the same without other fields."""
 
@@ -301,7 +307,7 @@ class TestPodmDeclarations(unittest.TestCase):
             for field in fields:
                 self.assertTrue({field, field.partition(".")[0]} & every, (name, field))
             with self.subTest(name, fields=fields, options=options):
-                part = view(*only(fields))
+                part = view_of(fields)
                 np.testing.assert_array_equal(
                     plugin.evaluate(whole, one), plugin.evaluate(part, one)
                 )
@@ -322,19 +328,18 @@ class TestPolicies(unittest.TestCase):
         """S65: the facts that the enabled filters and weighers read are sufficient."""
         placed = []
 
-        @settings(max_examples=sized(60), derandomize=True)
+        @settings(max_examples=sized(40), derandomize=True)
         @given(policies(), st.lists(st.sampled_from(REQUESTS), min_size=3, max_size=5))
         def check(policy, requests):
             for one in requests:
                 named = msgspec.structs.replace(one, policy=policy.name, count=3, min_count=0)
-                for fields in (fields_read(policy, named), fields_read(policy)):
-                    whole, part = (decide(podms, policy, named)
-                                   for podms in (contract.PODMS, only(fields)))  # fmt: skip
-                    self.assertEqual(whole, part)
+                whole = decide(contract.PODMS, policy, named)
+                for fields in {fields_read(policy, named), fields_read(policy)}:
+                    self.assertEqual(whole, decide(only(fields), policy, named))
                     placed.append(bool(whole and whole[1]))
 
         check()
-        self.assertGreater(sum(placed), 10)
+        self.assertGreater(sum(placed), 5)
 
     def test_what_no_enabled_filter_reads_need_not_be_sent(self):
         """S65: without the filter, the health of GPUs is not read."""

@@ -6,9 +6,10 @@ import tracemalloc
 import unittest
 
 import msgspec
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
+from tests.unit.core.sites import quietly, sized
 from tests.unit.planning.sites import GPU, WEB, chosen, counts, edit, free, racks, site_of, states
 from valence_sched.errors import InputError, NothingMatches, UsageError
 from valence_sched.model.inventory import Accelerator, Devices, LeanPodm
@@ -252,7 +253,7 @@ def tolerant(site: Site, edits: list) -> Site:
 class TestProperties(unittest.TestCase):
     """Invariants of every edit on every site."""
 
-    @settings(max_examples=30)
+    @quietly(sized(180))
     @given(st.integers(0, 50), st.lists(EDITS, max_size=4))
     def test_the_base_never_changes_and_the_result_is_sound(self, seed, edits):
         base = random_site(seed)
@@ -267,7 +268,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(before, base.podms)
         self.assertEqual(amounts, counts(Site("again", base.podms, {}, {})))
 
-    @settings(max_examples=25)
+    @quietly(sized(150))
     @given(st.integers(0, 50), st.lists(EDITS, max_size=3), st.lists(EDITS, max_size=3))
     def test_edits_compose_in_their_order(self, seed, first, second):
         base = random_site(seed)
@@ -275,7 +276,7 @@ class TestProperties(unittest.TestCase):
         one_by_one = tolerant(tolerant(base, first), second)
         self.assertEqual(one_by_one.podms, tolerant(base, [*first, *second]).podms)
 
-    @settings(max_examples=25)
+    @quietly(sized(150))
     @given(st.integers(0, 50), st.integers(0, 2), st.integers(0, 11), st.integers(1, 5))
     def test_to_remove_what_was_added_gives_the_same_amounts(self, seed, podm, block, count):
         base = random_site(seed)
@@ -286,7 +287,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(base.podms, removed.podms)
         self.assertEqual(counts(base), counts(removed))
 
-    @settings(max_examples=30)
+    @quietly(sized(180))
     @given(st.integers(0, 50), st.lists(EDITS, max_size=2), st.sampled_from(["default", "chance"]))
     def test_a_failed_block_is_never_chosen_and_a_drained_pod_manager_takes_nothing(
         self, seed, edits, policy

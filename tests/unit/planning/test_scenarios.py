@@ -182,11 +182,10 @@ class TestSite(unittest.TestCase):
             file = str(self.folder / f"{number}.json")
             self.assertEqual(len(site.podms), self.app.whatif.write_site(site, file)[0])
             again = replace(self.app.site(Selection(sources=(file,))), policies=site.policies)
-            for flavor in ("small", "gpu-large"):
-                for policy in ("default", "chance"):
-                    with self.subTest(site=site.name, flavor=flavor, policy=policy):
-                        expected = report(site, flavor, policy)
-                        self.assertEqual(expected, report(again, flavor, policy))
+            for flavor, policy in (("small", "chance"), ("gpu-large", "default")):
+                with self.subTest(site=site.name, flavor=flavor, policy=policy):
+                    expected = report(site, flavor, policy)
+                    self.assertEqual(expected, report(again, flavor, policy))
 
     def test_what_is_printed_is_what_is_written(self):
         site = self.app.site(Selection(sources=(SITE,)))

@@ -24,7 +24,7 @@ from valence_sched.planning.workload import SyntheticWorkload, compile_workload
 #: Prefers the pods with cards for all nodes, unless weigher scarce has more weight.
 WRONG = Policy(name="wrong", weighers=(WeigherUse("scarce", 0.1), WeigherUse("pack", 1.0)))
 DRAWN = SyntheticWorkload(
-    SyntheticSpec(rate_per_s=1.0, mix={"cores": 1.0, "card": 1.0}, horizon_s=20.0)
+    SyntheticSpec(rate_per_s=1.0, mix={"cores": 1.0, "card": 1.0}, horizon_s=14.0)
 )
 
 

@@ -110,7 +110,7 @@ class TestStreams(unittest.TestCase):
             ("w.csv", (b"flavor,arrival\n", b"cores,%d\n")),
             ("w.jsonl", (b"", b'{"flavor":"cores","arrival":%d}\n')),
         ):
-            peaks = [self.peak_bytes(name, *lines, count) for count in (1_000, 20_000)]
+            peaks = [self.peak_bytes(name, *lines, count) for count in (500, 5_000)]
             self.assertLess(peaks[1], peaks[0] + 100_000, name)
 
     def peak_bytes(self, name: str, head: bytes, line: bytes, count: int) -> int:

@@ -344,7 +344,7 @@ class TestEveryFlip(unittest.TestCase):
             self.assertEqual(here, chosen(fresh), change)
             self.assertNotEqual(chosen(decision), chosen(fresh), change)
 
-    @quietly(sized(100))
+    @quietly(sized(60))
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(0, 3))
     def test_no_smaller_change_of_a_weight_does_it(self, podms, room, liking, seed):
         """On a grid of 1/20 from 0 to 4, with all other weights unchanged."""

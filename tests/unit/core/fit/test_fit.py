@@ -53,7 +53,7 @@ class TestFit(unittest.TestCase):
     def test_it_finds_a_node_just_when_there_is_one_and_at_the_least_price(self, site):
         self.agrees(*site)
 
-    @quietly(sized(3000))
+    @quietly(sized(1500))
     @given(st.randoms(use_true_random=True))
     def test_it_agrees_with_brute_force_where_a_node_is_just_possible_or_just_not(self, random):
         self.agrees(*near_site(random))

@@ -136,7 +136,7 @@ class TestFurther(unittest.TestCase):
     def test_it_agrees_with_a_dive_that_is_never_cut_short(self):
         for name, make in FAMILIES.items():
             for size in (8, 12, 14):
-                for seed in range(5):
+                for seed in range(sized(16)):
                     items, asked, caps = make(size, Random(seed))
                     with self.subTest(family=name, size=size, seed=seed):
                         dive = dived(items, asked, caps)
@@ -150,7 +150,7 @@ class TestFurther(unittest.TestCase):
         """With more states, an open answer becomes the right yes or no."""
         seen = set()
         for name, make in FAMILIES.items():
-            for seed in range(8):
+            for seed in range(sized(32)):
                 items, asked, caps = make(12, Random(seed))
                 right = dived(items, asked, caps).best
                 for most in (1, 10, 1000, 2000, 20_000):
@@ -270,7 +270,7 @@ class TestBudget(unittest.TestCase):
             self.assertEqual((None, True), (cover.found, cover.complete))
 
     def test_an_open_question_becomes_a_right_answer_with_more_states(self):
-        items, asked, caps = FAMILIES["split"](18, Random(7))
+        items, asked, caps = FAMILIES["split"](16, Random(7))
         answers = [
             cheapest_cover(items, asked, caps, states=most) for most in (FREE_STATES, ENOUGH)
         ]

@@ -343,13 +343,13 @@ class TestHard(unittest.TestCase):
         patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
         patch.start()
         self.addCleanup(patch.stop)
-        for seed in range(250):
+        for seed in range(sized(250)):
             TestBrute.agrees(self, *bound_site(Random(seed)))
 
     block = staticmethod(TestBrute.block)
 
     def test_the_search_with_propagation_alone_finds_the_cheapest(self):
-        for seed in range(20):
+        for seed in range(sized(60)):
             seen, asked = priced_site(Random(seed), 12)
             plan = Fitter(asked.needs, seen.kinds, asked.topology)
             prices = []

@@ -233,7 +233,7 @@ class TestDefragment(unittest.TestCase):
 
     def check_plans(self, of):
         outcomes: Counter[object] = Counter()
-        for seed in range(60):
+        for seed in range(sized(200)):
             free, nodes = used_site(Random(seed))
             share = share_of(free, of)
             for wanted in (share, share * 0.7, share * 0.4):
@@ -282,7 +282,7 @@ class TestDefragment(unittest.TestCase):
         for seed in range(sized(120)):
             free, nodes = used_site(Random(seed))
             wanted = share_of(free, None) * 0.7
-            exact = self.plan(free, nodes, wanted) if wanted else None
+            exact = self.plan(free, nodes, wanted, most=DEPTH) if wanted else None
             if exact is None or not exact.reached:
                 continue
             found += 1
