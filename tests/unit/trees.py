@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded pod managers of this project, changed in the ways in which real ones differ."""
 
+import functools
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from valence_sched.testing.served import served
 
@@ -16,12 +19,15 @@ def tree(name: str = "gpu-east") -> dict[str, Any]:
 
     Each served copy has a separate UUID.
     """
-    with served(EXAMPLE) as podms:
-        documents = podms[name].documents
-        found = {uri: documents.get(uri) for uri in documents}
-    root = "/redfish/v1"
-    found[root] = {key: value for key, value in found[root].items() if key != "UUID"}
+    found: dict[str, Any] = msgspec.json.decode(_encoded(name))
+    del found[V]["UUID"]
     return found
+
+
+@functools.cache
+def _encoded(name: str) -> bytes:
+    with served(EXAMPLE) as podms:
+        return msgspec.json.encode(podms[name].documents.copy())
 
 
 def ruled(documents: dict[str, Any], use_case: str, **rules: Any) -> dict[str, Any]:

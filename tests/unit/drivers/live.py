@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests on live pod managers: the served trees, and ways in which a server fails."""
 
+import itertools
 import re
 import socket
 import threading
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from tests.unit.core.sites import SOAK
 from tests.unit.drivers.served import DIALECTS, PASSWORD, USER, Server, trees
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.crawl.pool import read
@@ -25,6 +27,14 @@ OWN = re.compile(rb"https?://podm[.\w]*example(:443)?", re.IGNORECASE)
 TREE = TREES["shared-blocks"]
 BLOCKS = sorted(uri for uri in TREE if re.search(r"/ResourceBlocks/[^/]+$", uri))
 LOGIN = (USER, PASSWORD)
+
+
+def sampled(*axes):
+    """Return combinations of values; without ``VALENCE_SCHED_SOAK`` at most each second."""
+    step = 1 if SOAK else min(4, len(axes[-1]))
+    numbered = itertools.product(*map(enumerate, axes))
+    chosen = (case for case in numbered if sum(number for number, _ in case) % step == 0)
+    return [tuple(value for _, value in case) for case in chosen]
 
 
 def is_object(data):

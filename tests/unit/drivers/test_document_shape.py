@@ -11,6 +11,7 @@ from unittest import TestCase
 
 from hypothesis import given, strategies as st
 
+from tests.unit.core.sites import SOAK, quietly, sized
 from tests.unit.drivers.files.test_tree import documents_of, read_map
 from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form
 from valence_sched.drivers.fields import objects
@@ -41,6 +42,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class ShapeMemoTest(TestCase):
+    @quietly(sized(300))
     @given(st.lists(st.tuples(documents(), st.booleans()), max_size=8))
     def test_every_document_has_the_form_that_it_has_alone(
         self, drawn: list[tuple[dict[str, Any], bool]]
@@ -125,13 +127,14 @@ class EveryShapeTest(unittest.TestCase):
                     if kind in alike or {"Links", *LOCATIONS} & set(path) - {"Links"}:
                         continue
                     alike.add(kind)
-                    for value in ODD:
+                    values = ODD if SOAK else ODD[tried % len(ODD) :][:1]
+                    for value in values:
                         changed = {**documents, uri: with_value(document, path, value)}
                         podm, found = read(changed)
                         tried += 1
                         with self.subTest(tree=name, uri=uri, path=path, value=value):
                             self.assertTrue(podm == whole or found != notes)
-        self.assertGreater(tried, 500)
+        self.assertGreater(tried, 200)
 
 
 class ShapeTest(unittest.TestCase):

@@ -16,12 +16,13 @@ import msgspec
 import zstandard
 from hypothesis import given, settings, strategies as st
 
+from tests.unit.core.sites import sized
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds, recorded as streams
 from valence_sched.drivers.files import json_inventory
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
-from valence_sched.model.codec import MOST_COMPACT_BYTES
+from valence_sched.model import codec
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import SCHEMA, FullPodm
 
@@ -117,7 +118,8 @@ class TextsTest(SourceTest):
 
     def test_a_key_that_stands_twice_in_an_object_loses_nothing_silently(self):
         expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
-        for blank in (b"", b" " * MOST_COMPACT_BYTES):  # a large document that also has lines
+        self.enterContext(mock.patch.object(codec, "MOST_COMPACT_BYTES", 10_000))
+        for blank in (b"", b" " * 10_000):  # a large document that also has lines
             twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
             text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
             for end in (b",\n", b",\r\n", *[b","] * (not blank)):
@@ -133,7 +135,8 @@ class TextsTest(SourceTest):
         self.assertIn("$: found the key 'podms' twice", self.refused(podms))
 
     def test_a_large_document_on_one_line_is_read_unchecked(self):
-        text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * MOST_COMPACT_BYTES)
+        self.enterContext(mock.patch.object(codec, "MOST_COMPACT_BYTES", 10_000))
+        text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * 10_000)
         for end in (b"", b"\n", b"\r\n"):
             self.assertEqual(["x"], self.ids(self.write("site.json", text + end)))
 
@@ -284,7 +287,7 @@ class TextsTest(SourceTest):
             text = self.refused("-", b"{\n" + b" " * 200 + b"}")
         self.assertIn("at most 100 bytes", text)
 
-    @settings(max_examples=60)
+    @settings(max_examples=sized(240))
     @given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(), max_size=3), max_size=9),
            st.sampled_from([bytes, gzip.compress, zstandard.compress]))  # fmt: skip
     def test_what_was_written_as_lines_is_what_is_read(self, podms, pack):
@@ -293,7 +296,7 @@ class TextsTest(SourceTest):
         found = records("-", io.BytesIO(pack(data)), Diagnostics(), DIALECTS)
         self.assertEqual(podms, [msgspec.json.decode(record.json) for record in found])
 
-    @settings(max_examples=200)
+    @settings(max_examples=sized(800))
     @given(st.binary(max_size=300),
            st.sampled_from([b"", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"{", b"{\n",
                             HEADER, b'{"schema":']))  # fmt: skip
@@ -305,7 +308,7 @@ class TextsTest(SourceTest):
 
 
 class DamageTest(SourceTest):
-    @settings(max_examples=60)
+    @settings(max_examples=sized(240))
     @given(st.sampled_from(["zip", "tar", "tar.gz", "tar.zst", "gz"]), st.data())
     def test_a_damaged_file_is_read_in_part_or_refused_in_one_line(self, form, data):
         packs = {"tar.gz": gzip.compress, "tar.zst": zstandard.compress}

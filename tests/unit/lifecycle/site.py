@@ -71,7 +71,9 @@ class Site:
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name
-        (reading,) = pool.read([self.target(name)], dialects, ReadSettings(timeout_s=10))
+        (reading,) = pool.read(
+            [self.target(name)], dialects, ReadSettings(timeout_s=10, parallel=1, raw=False)
+        )
         return reading.podm if reading.failure is None else None
 
     def read_again(self) -> None:

@@ -11,7 +11,17 @@ from pathlib import Path
 import msgspec
 
 from tests.unit.drivers.crawl.test_habits import BLOCKS, PLAIN, SERVICE, V
-from tests.unit.drivers.live import NOON, TREES, LiveTest, dressed, hang, is_object, on, status
+from tests.unit.drivers.live import (
+    NOON,
+    TREES,
+    LiveTest,
+    dressed,
+    hang,
+    is_object,
+    on,
+    sampled,
+    status,
+)
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.cache import DocumentCache
@@ -29,15 +39,14 @@ class IdentityTest(LiveTest):
     maxDiff = None
 
     def test_every_tree_says_the_same_live_and_recorded(self):
-        for name, documents in TREES.items():
-            for expand in (0, 1, 2, 6):
-                with self.subTest(name, expand=expand):
-                    server = self.serve({}, expand=expand)
-                    home = self.at_home(documents, server)
-                    (reading,) = self.read(server)
-                    expected, diagnostics = self.recorded(home)
-                    self.same(expected, reading)
-                    self.assertEqual(diagnostics, reading.diagnostics)
+        for (name, documents), expand in sampled(TREES.items(), (0, 1, 2, 6)):
+            with self.subTest(name, expand=expand):
+                server = self.serve({}, expand=expand)
+                home = self.at_home(documents, server)
+                (reading,) = self.read(server)
+                expected, diagnostics = self.recorded(home)
+                self.same(expected, reading)
+                self.assertEqual(diagnostics, reading.diagnostics)
 
     def test_no_document_is_asked_for_that_is_not_read_and_none_twice(self):
         for name, documents in TREES.items():
@@ -123,7 +132,8 @@ class SiteTest(LiveTest):
             self.assertIs(one.devices, other.devices)
 
     def test_more_pod_managers_than_threads_are_all_read(self):
-        server = self.serve(TREES["no-zones"])
+        root = b'{"RedfishVersion": "1.0.0", "Systems": {"@odata.id": "/redfish/v1/Systems"}}'
+        server = self.serve({V: root, f"{V}/Systems": b'{"Members": []}'})
         found = self.read(*[server] * (pool.MAX_PODMS + 5), timeout_s=120)
         self.assertEqual({None}, {reading.failure for reading in found})
         self.assertEqual([f"podm-{i}" for i in range(len(found))], [r.podm.id for r in found])
@@ -202,11 +212,10 @@ class KeptTest(LiveTest):
         return first.requests, second.requests
 
     def test_a_repeated_read_says_the_same_with_fewer_requests(self):
-        for name, documents in TREES.items():
-            for expand in (0, 6):
-                with self.subTest(name, expand=expand):
-                    first, second = self.twice(documents, expand)
-                    self.assertLessEqual(second, first + 2)
+        for (name, documents), expand in sampled(TREES.items(), (0, 6)):
+            with self.subTest(name, expand=expand):
+                first, second = self.twice(documents, expand)
+                self.assertLessEqual(second, first + 2)
         first, second = self.twice(TREES["systems"])
         self.assertLess(second * 2, first)
 
@@ -323,7 +332,7 @@ class ShortLinksTest(LiveTest):
         documents = hub(*(f"agent-{number}" for number in range(MAX_TRIALS + 5)))
         server = self.serve(documents)
         with tempfile.TemporaryDirectory() as folder:
-            for cache in (None, Path(folder), Path(folder)):
+            for cache in (Path(folder), Path(folder)):
                 (reading,) = self.read(server, cache=cache)
                 self.same(self.recorded(documents)[0], reading)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from hypothesis import given, settings, strategies as st
 
+from tests.unit.core.sites import sized
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
 from valence_sched.drivers.files import tree as mockup
@@ -171,7 +172,7 @@ NAMES = ("shared-blocks.json", "systems.json", "memory-domains.json", "states.js
 
 
 class AnyTreeTest(unittest.TestCase):
-    @settings(max_examples=50)
+    @settings(max_examples=sized(200))
     @given(st.sampled_from(NAMES), st.integers(0, 2**32), st.lists(JSON, min_size=1, max_size=8))
     def test_whatever_a_document_holds_the_result_is_a_sound_pod_manager(self, name, seed, values):
         documents, chance = documents_of(name), random.Random(seed)
@@ -189,7 +190,7 @@ class AnyTreeTest(unittest.TestCase):
         for member in (*podm.blocks, *podm.stocks):
             self.assertLessEqual(set(member.pools), set(pools))
 
-    @settings(max_examples=30)
+    @settings(max_examples=sized(120))
     @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
     def test_the_order_of_members_changes_no_sum(self, name, chance):
         documents = documents_of(name)
@@ -231,7 +232,7 @@ class TreesTest(unittest.TestCase):
                      f"{ROOT}/Systems": {"Members": []}}  # fmt: skip
         self.assertEqual((documents, []), self.written(documents))
 
-    @settings(max_examples=80)
+    @settings(max_examples=sized(320))
     @given(st.lists(st.text("aA.%2eEfF/\\ix:\0 é", max_size=12), max_size=8, unique=True))
     def test_are_read_back_or_noted_whatever_their_uris(self, tails: list[str]) -> None:
         documents = {f"{ROOT}/{tail}": {"n": number} for number, tail in enumerate(tails)}

@@ -4,7 +4,6 @@
 import contextlib
 import unittest
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.unit.drivers.redfish.stored import (
     CHUNKS,
@@ -18,6 +17,7 @@ from tests.unit.drivers.redfish.stored import (
     lost,
 )
 from tests.unit.drivers.redfish.test_amounts import chunk
+from tests.unit.trees import tree
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
@@ -28,7 +28,6 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult, Gra
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import ServedPodm, served
 
-SITE = str(Path(__file__).parents[4] / "examples" / "site.json")
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
 EXAMPLE = CompositionRequest(
     name="node-1", pool="row-a", blocks=(f"{BLOCKS}/Compute-02", f"{BLOCKS}/GPU-02")
@@ -60,7 +59,7 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(*fail: str) -> Iterator[Bench]:
-    with served(SITE, fail=fail) as podms:
+    with served(documents={"gpu-east": tree()}, fail=fail) as podms:
         podm = podms["gpu-east"]
         entry = Registration(name=podm.id, url=podm.url)
         with Connection(entry, None, Deadline(20)) as connection:

@@ -12,6 +12,7 @@ import msgspec
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
+from tests.unit.core.sites import sized
 from tests.unit.drivers.redfish.rendered import read_back, round_trip_losses
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.recorded import records
@@ -126,7 +127,7 @@ class SamePodm(unittest.TestCase):
 
 
 class GeneratedPodms(SamePodm):
-    @settings(max_examples=30)
+    @settings(max_examples=sized(120))
     @given(st.integers(0, 30), st.integers(0, 2**16), st.integers(1, 5), st.integers(0, 8))
     def test_are_read_back_as_they_were(self, blocks, seed, pools, stocks) -> None:
         for line in drawn.podms(2, blocks, seed, pools, stocks):
@@ -233,7 +234,7 @@ def podms(draw: st.DrawFn) -> FullPodm:
 
 
 class OddPodms(SamePodm):
-    @settings(max_examples=50)
+    @settings(max_examples=sized(200))
     @given(podms())
     def test_are_read_back_as_they_were(self, podm) -> None:
         self.assert_same(podm)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.unit.core.sites import sized
 from tests.unit.drivers.files.test_tree import read_map
 from tests.unit.drivers.racks import BAYS, FPGAS, GROUP, NETWORK, NODES, PCIE, SYSTEMS, Rack, V
 from tests.unit.drivers.served import DIALECTS, Server
@@ -234,7 +235,7 @@ class BrokenTest(unittest.TestCase):
         self.assertEqual(("rsd", (), ()), (podm.driver, podm.blocks, podm.stocks))
         self.assertTrue(any("found no system" in problem for problem in diagnostics.lines()))
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=sized(240), suppress_health_check=list(HealthCheck))
     @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 6))
     def test_whatever_is_spoilt_the_rest_is_read(self, name, seed, count):
         rng, rack = random.Random(seed), Rack(name)
