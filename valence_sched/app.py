@@ -268,13 +268,9 @@ class App:
 
         SchedulerError: its library is missing. UsageError, CredentialError: its URL is invalid.
         """
-        try:
+        modules = ("oslo_messaging", "oslo_config")
+        with errors.needing("oslo.messaging", "messaging", "messaging", *modules):
             from valence_sched.messaging.fanout import HintFanout
-        except ModuleNotFoundError as error:
-            if error.name not in ("oslo_messaging", "oslo_config"):
-                raise
-            text = "messaging needs oslo.messaging: pip install 'valence-sched[messaging]'"
-            raise errors.SchedulerError(text) from None
         return HintFanout(self.config.secret_url(settings.url), settings, heard, reported)
 
     def use_service(

@@ -110,6 +110,18 @@ def errors_at(place: str | None) -> Iterator[None]:
         raise error.at(place) from error.__cause__
 
 
+@contextmanager
+def needing(library: str, user: str, extra: str, *modules: str) -> Iterator[None]:
+    """Raise SchedulerError with the ``extra`` to install if a module of a library is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in (modules or (library,)):
+            raise
+        text = f"{user} needs {library}: pip install 'valence-sched[{extra}]'"
+        raise SchedulerError(text) from None
+
+
 def each_error(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
     """Call a change once for each name; yield its errors, and go on with the other names."""
     for name in dict.fromkeys(names):

@@ -24,7 +24,14 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 from msgspec.json import encode
 
-from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
+from valence_sched.errors import (
+    InputError,
+    SchedulerError,
+    UsageError,
+    describe_error,
+    needing,
+    one_line,
+)
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import to_json
 from valence_sched.model.replay import SweepKey, SweepRun, sweep_run_of
@@ -33,7 +40,6 @@ from valence_sched.planning.replay import check_runs, replay_one
 from valence_sched.planning.site import Site
 
 DASK = "dask:"
-INSTALL = "pip install 'valence-sched[sweep]'"
 CONNECT_S = 10.0
 
 #: A workload that another process can replay.
@@ -149,14 +155,8 @@ def _csv(runs: Sequence[SweepRun]) -> bytes:
 
 
 def _parquet_encoder() -> Encode:
-    try:
-        import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
-        from pyarrow import parquet  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError as error:
-        if error.name != "pyarrow":
-            raise
-        text = "a .parquet file needs pyarrow: pip install 'valence-sched[parquet]'"
-        raise SchedulerError(text) from None
+    pyarrow = _required("pyarrow", "a .parquet file", "parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
 
     def encode(runs: Sequence[SweepRun]) -> bytes:
         types: dict[tuple[type, ...], Any] = {(str,): pyarrow.string(), (int,): pyarrow.int64()}
@@ -309,10 +309,6 @@ def _connected(distributed: Any, address: str) -> Iterator[None]:
         yield
 
 
-def _required(library: str) -> Any:
-    try:
+def _required(library: str, user: str = "a sweep", extra: str = "sweep") -> Any:
+    with needing(library, user, extra):
         return importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise SchedulerError(f"a sweep needs {library}: {INSTALL}") from None

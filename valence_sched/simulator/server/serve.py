@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.drivers.recorded import Record
-from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
+from valence_sched.errors import InputError, PodmError, UnknownName, UsageError, needing
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.composition import blocks
@@ -39,13 +39,8 @@ def serve(
     When all listen, ``ready`` gets the ID and the URL of each. ``settings`` are fields of
     :class:`SimulatorSettings`. Raises errors about options, ports, and a missing aiohttp.
     """
-    try:
+    with needing("aiohttp", "podm serve", "serve"):
         from valence_sched.simulator.server import app
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
-        raise SchedulerError(text) from None
     trees = dict(load_documents(records, diagnostics))
     if not trees:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
