@@ -194,7 +194,6 @@ class Ledger:
         self._usage: dict[UsageKey, int] = {}
         self._podm_of: list[int] = view.podm_of.tolist()  # a list is faster for single elements
         self._whole: View | None = None  # all rows in their present state
-        self._evaluated = False  # whether a podm was evaluated since fixed values were stored
         # the version of the last change, by podm
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)
 
@@ -263,14 +262,10 @@ class Ledger:
         if self._whole is None:
             self._whole = self._overlay.whole_window()
         self._whole.forget_changes()
-        self._evaluated = True
         return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
         """Evaluate the rows of the podms that changed after the cached evaluation."""
-        if self._evaluated and self._whole is not None:
-            self._overlay.remember_fixed(self._whole)
-            self._evaluated = False
         podms = (self._last_change > cached.version).nonzero()[0]
         if not len(podms):
             return 0

@@ -13,7 +13,7 @@ from valence_sched.view import stocks
 from valence_sched.view.block_kinds import read_only
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import FIXED, Ints, View, empty_memo
+from valence_sched.view.view import Ints, View, new_memo
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
@@ -38,14 +38,13 @@ class Overlay:
         self._block_tables = view.block_tables.copy()
         self._first_row: list[int] = view.first_row.tolist()  # lists are faster to index
         self.view = replace(
-            view,
+            view.with_own_memo(),
             block_counts=structs.replace(view.block_counts, free=read_only(self._free.view())),
             podm_block_counts=structs.replace(podm_counts, free=read_only(self._podm_free.view())),
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
-            _memo=empty_memo(),
+            _free_memo=new_memo(),
         )
-        self.remember_fixed(view)
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Remove a node of a podm that has these blocks; return the change that undoes it."""
@@ -123,14 +122,8 @@ class Overlay:
     def whole_window(self) -> View:
         """Return a window on all rows; the caller must invalidate values after changes."""
         view = self.view.window(0, len(self.view))
-        view.block_tables = self._block_tables
+        view.block_tables, view._memo = self._block_tables, self.view._memo
         return view
-
-    def remember_fixed(self, view: View) -> None:
-        """Copy the memoised values that do not depend on nodes from a View of all rows."""
-        for key, value in view._memo.items():
-            if key[0] in FIXED:
-                self.view._memo[key] = value
 
 
 class _StockOverlay:

@@ -91,18 +91,12 @@ def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
 
 
 MOST_MEMOISED = 256  # values that a View remembers for plug-ins
-#: The first item of the keys of remembered values that no node changes.
-FIXED = frozenset(
-    {
-        *("total", "inverse", "inverses", "constant", "all rows", "has fact", "number"),
-        *("remaining", "single", "latest room"),
-    }
-)
+Memo = BoundedMemo[Any, Any]
 
 
-def empty_memo() -> BoundedMemo[Any, Any]:
-    """Return the memo that a View begins with."""
-    return BoundedMemo(MOST_MEMOISED)
+def new_memo(values: Mapping[Any, Any] | None = None) -> Memo:
+    """Return a memo of a View with some values, by default without values."""
+    return BoundedMemo(MOST_MEMOISED, values.items() if values else ())
 
 
 class Labels(Struct, frozen=True):
@@ -151,9 +145,10 @@ class View:
     traits: Labels
     lot: npt.NDArray[np.uint64]
     block_count: int
-    _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
+    _memo: Memo = field(default_factory=new_memo, repr=False)  # values that no node changes
     #: The View and the rows from which this View was taken; None for a whole View.
     origin: Origin | None = field(default=None, repr=False)
+    _free_memo: Memo = field(default_factory=new_memo, repr=False)  # values of free amounts
 
     def __getattr__(self, name: str) -> Any:
         """Derive a field of taken rows when it is first read."""
@@ -189,13 +184,15 @@ class View:
         if need.kind == "stock":
             column = self.stock(need.resource)
             return column.free if by == "pool" else column.podm_free
-        key = ("free", need, by)
-        value = self._memo.get(key)
+        memo = self._free_memo
+        value = memo.get((need, by))
         if value is None:
             # the requested amount matters only where it replaces an unknown amount
             subject = need if need.unknown == "allow" else need.subject
-            value = self.memoise(("free", subject, by), self._sum, subject, by, True)
-            self._memo.store(key, value)
+            value = memo.get((subject, by))
+            if value is None:
+                value = memo.store((subject, by), read_only(self._sum(subject, by, True)))
+            memo.store((need, by), value)
         return value  # type: ignore[no-any-return]
 
     def precompute_free(self, needs: tuple[Need, ...]) -> None:
@@ -205,26 +202,24 @@ class View:
         ways: tuple[By, By] = ("pool", "podm")
         for by in ways if blocks else ():
             table = read_only(self._sums(lines, by))
-            self._memo["free", blocks, by] = table[: len(blocks)]
+            self._free_memo[blocks, by] = table[: len(blocks)]
             for line, row in zip(lines, table, strict=True):
-                self._memo["free", line, by] = row
+                self._free_memo[line, by] = row
 
     def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
         """Return :meth:`free` for several needs; shape ``(needs, rows)``."""
-        known: Floats | None = self._memo.get(("free", needs, by))
+        known: Floats | None = self._free_memo.get((needs, by))
         if known is not None:
             return known
         return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
         """Forget all sums of free amounts, because the counts behind them are about to change."""
-        for key in [key for key in self._memo if key[0] == "free"]:
-            del self._memo[key]
+        self._free_memo.clear()
 
     def forget_changes(self) -> None:
         """Forget all values that a node may change."""
-        fixed = [(key, value) for key, value in self._memo.items() if key[0] in FIXED]
-        self._memo = BoundedMemo(MOST_MEMOISED, fixed)
+        self._free_memo.clear()
 
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return the amount of ``need`` per row, in use or free; an unknown amount counts as 0."""
@@ -303,22 +298,20 @@ class View:
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the value of ``make``; per name only the value of the latest key is memoised."""
-        latest = self._memo.get(name)
-        if latest is None or latest[0] != key:
-            latest = self._memo[name] = (key, make())
-        return latest[1]
+        return _latest(self._memo, name, key, make)
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the value of ``make``, memoised until free amounts change."""
-        return self.memoise_latest(("free", name), key, make)
+        return _latest(self._free_memo, name, key, make)
 
     def without_memo(self) -> "View":
         """Return this View with an empty memo of its own."""
-        return replace(self, _memo=empty_memo())
+        return replace(self, _memo=new_memo(), _free_memo=new_memo())
 
     def with_own_memo(self) -> "View":
         """Return this View with a copy of its memo, which grows independently."""
-        return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
+        memo, free = (new_memo(one.copy()) for one in (self._memo, self._free_memo))
+        return replace(self, _memo=memo, _free_memo=free)
 
     def freeze(self) -> "View":
         """Make the arrays read-only; return the View. Counts and stocks are read-only already."""
@@ -361,7 +354,8 @@ class View:
 
     def _part(self, origin: Origin) -> "View":
         view = View.__new__(View)  # fields that are not set are derived from the origin
-        view.kinds, view.origin, view._memo = self.kinds, origin, empty_memo()
+        view.kinds, view.origin = self.kinds, origin
+        view._memo, view._free_memo = new_memo(), new_memo()
         return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
@@ -402,6 +396,13 @@ class View:
         if column is None:
             column = self.memoise(("no stock",), stocks.empty_column, len(self))
         return column
+
+
+def _latest(memo: Memo, name: object, key: object, make: Callable[[], Any]) -> Any:
+    latest = memo.get(name)
+    if latest is None or latest[0] != key:
+        latest = memo[name] = (key, make())
+    return latest[1]
 
 
 def lot_of(podm: str, pool: str) -> int:
