@@ -16,7 +16,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.unit.integrations.test_dispatchers import controller
-from tests.unit.lifecycle.site import EXAMPLE, request
+from tests.unit.lifecycle.site import request
+from tests.unit.trees import tree
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, DrainRefused, InputError, UsageError
 from valence_sched.integrations.dispatchers.webhook import SIGNATURE, TIMESTAMP, signature
@@ -392,7 +393,7 @@ class TestEngine(unittest.TestCase):
         self.state = f"sqlite:///{self.folder}/state.sqlite"
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         self.app = App({"PATH": ENVIRON["PATH"], **dict.fromkeys(homes, str(self.folder))})
-        podms = self.enterContext(served(EXAMPLE))
+        podms = self.enterContext(served(documents={"gpu-east": tree()}))
         with Store(self.state) as store:
             for name, podm in podms.items():
                 store.register(Registration(name=name, url=podm.url))

@@ -57,7 +57,7 @@ def access(here: Site) -> PodmAccess:
 class TestHabits(unittest.TestCase):
     """Each habit, from the claim to the removal."""
 
-    of_redfish, of_rack = REDFISH[::9], RACK[::9]  # more in the proofs
+    of_redfish, of_rack = REDFISH[:1], RACK[:1]  # more in the proofs
 
     @classmethod
     def setUpClass(cls) -> None:
