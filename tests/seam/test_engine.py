@@ -129,7 +129,7 @@ class TestRecorded(EngineFactory, RegisteringContract, SchedulerContract, unitte
 
 
 #: The pod managers that the contracts of changes use: others would only be read each time.
-CHANGING = ("mem-1", "general-1", "gpu-west", "gpu-east")
+CHANGING = ("mem-1", "gpu-east", "gpu-west")
 
 
 class ServedSite:
