@@ -12,9 +12,10 @@ from unittest import mock
 
 from keystoneauth1.identity import v3
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase, testing_login
 from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_tokens
 from tests.service.serving import wait_for
+from tests.unit.zones.test_logins import MALFORMED_TOKENS, KeystoneAndChild
 from valence_sched.model.registration import PasswordReference
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import KeystoneSettings, RateSettings
@@ -127,6 +128,17 @@ class TestTokens(KeystoneCase):
         self.check_problem(result, 503, "identity_unavailable", "Keystone cannot verify the token")
         self.assertEqual("1", result.headers["retry-after"])
         self.assertNotIn("\n", result.json["detail"])
+
+    def test_a_keystone_whose_answer_is_malformed_lets_nobody_in(self):
+        other = KeystoneAndChild()
+        other.serve(self)
+        login = {"Authorization": testing_login("mo@red", "mo-password")}
+        for document in MALFORMED_TOKENS:
+            with self.subTest(document[:20]):
+                other.malformed = document
+                self.client = self.new_keystone_client(auth_url=f"{other.url}/v3")
+                for path, headers in (("/v1/policies", {"X-Auth-Token": "t"}), ("/ui", login)):
+                    self.assertEqual(503, self.call("GET", path, headers=headers).status_code)
 
     def test_a_service_that_may_not_ask_lets_nobody_in(self):
         self.environ["SERVICE_PASSWORD"] = "wrong"

@@ -19,6 +19,7 @@ from keystoneauth1.session import Session
 
 from valence_sched.errors import BaremetalUnavailable
 from valence_sched.model.baremetal import WITHOUT, BaremetalNode, CloudLogin
+from valence_sched.model.http import MALFORMED
 
 T = TypeVar("T")
 
@@ -145,7 +146,7 @@ class Ironic:
             return self._session.get(where, params=query, headers=headers, log=False, **options)
         except SSLError:
             raise self._error("a certificate that is not trusted") from None
-        except (ClientException, OSError, ValueError) as error:
+        except (ClientException, OSError, *MALFORMED) as error:
             raise self._error(f"no answer ({type(error).__name__})") from None
 
     def _decode(self, answer: Any, kind: type[T]) -> T:
@@ -183,7 +184,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
             urls = [login.endpoint] if login.endpoint else _catalogue_urls(login)
             return [Ironic(session, url, timeout_s) for url in urls]
         url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
-    except (ClientException, OSError, ValueError) as error:
+    except (ClientException, OSError, *MALFORMED) as error:
         raise _no_catalogue(f"no token ({type(error).__name__})") from None
     # a login without a catalogue has the same endpoint for all services
     only = [Ironic(session, url, timeout_s)] if url else []

@@ -24,6 +24,8 @@ CALLED, SERVER = " (called '{}')", ", of server '{}'"
 _HIDDEN = {ANSWER: "an answer of another kind", REDIRECT: "a redirect to another host"}
 _HIDDEN |= {CALLED: "", SERVER: ""}
 MOST_FOREIGN = 60  # characters shown of one text of another service
+#: The errors of a library that reads an answer of another form than its protocol has.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 _UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
 ROUTE_HEADER = "X-Podm-Scheduler-Route"
 DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"

@@ -72,7 +72,7 @@ class KeystoneLogins:
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
             raise Unauthenticated("Keystone rejected the user, password or project") from None
-        except ClientException as error:
+        except (ClientException, *http.MALFORMED) as error:
             raise _unavailable(type(error).__name__) from None
         if not token:
             raise _unavailable("no token")
@@ -111,7 +111,7 @@ class KeystoneAccess:
 
         try:
             answer = self._middleware(confirmed, start_response)
-        except ClientException as error:
+        except (ClientException, *http.MALFORMED) as error:
             raise _unavailable(type(error).__name__) from None
         if (close := getattr(answer, "close", None)) is not None:
             close()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
-from valence_sched.model.http import default_authorities
+from valence_sched.model.http import MALFORMED, default_authorities
 from valence_sched.model.zone_registry import KeystoneLogin, ZoneRegistration
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
@@ -40,7 +40,8 @@ class KeystoneTokens:
         except exceptions.Unauthorized:
             text = f"{self._login.username!r} to project {self._login.project!r}"
             raise Unauthenticated(f"Keystone at {where} rejects the login of {text}") from None
-        except (exceptions.ClientException, OSError) as error:
+        except (exceptions.ClientException, OSError, *MALFORMED) as error:
+            plugin.invalidate()  # it may hold a token whose end cannot be read
             text = f"Keystone at {where} issued no token: {type(error).__name__}"
             raise IdentityUnavailable(text) from None
         if not found:

@@ -198,7 +198,9 @@ class TestCatalogue(IronicCase):
         other = Login(("baremetal", "admin", "R", "http://r"))
         self.refused(lambda: self.urls(other), "has Ironic, but not for interface public")
         self.refused(lambda: self.urls(Login(scoped=False)), "the token has no scope")
-        for error in (exceptions.Unauthorized("geheim"), exceptions.ConnectFailure("geheim")):
+        failures = exceptions.Unauthorized("geheim"), exceptions.ConnectFailure("geheim")
+        malformed = KeyError("geheim"), TypeError("geheim"), RecursionError("geheim")
+        for error in (*failures, *malformed):
             told = self.refused(lambda it=error: self.urls(Login(error=it)), "no token")
             self.assertNotIn("geheim", told)
 

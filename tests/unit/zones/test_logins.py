@@ -21,16 +21,24 @@ REFUSED = {"type": "about:blank", "title": "Unauthorized", "status": 401,
            "code": "unauthenticated", "detail": "its token ended"}  # fmt: skip
 
 
+#: Answers that no Keystone gives.
+MALFORMED_TOKENS = (
+    b"7", b"null", b"[]", b'"token"', b"\xff", b"[" * 100_000, b'{"token": "x"}', b'{"token": {}}',
+    b'{"token": {"expires_at": "soon"}}', b'{"token": {"expires_at": 7}}',
+)  # fmt: skip
+
+
 class KeystoneAndChild:
     """A server that is both a Keystone, with numbered tokens, and a child.
 
     ``valid`` are the tokens that the child accepts, None for all. ``status`` replaces Keystone's
-    token answer. ``expires_at`` is the expiry of its tokens.
+    token answer, and ``malformed`` its document. ``expires_at`` is the expiry of its tokens.
     """
 
     def __init__(self):
         self.asked, self.tokens, self.logins = Counter(), [], []
         self.status, self.valid, self.expires_at = 0, None, "2999-01-01T00:00:00.000000Z"
+        self.malformed, self.sends_token = None, True
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -47,9 +55,15 @@ class KeystoneAndChild:
                 token = {"expires_at": outer.expires_at, "methods": ["password"],
                          "issued_at": "2026-01-01T00:00:00.000000Z",
                          "user": {"id": "u", "name": "up", "domain": {"id": "d"}}}  # fmt: skip
-                self.answer(201, {"token": token}, {"X-Subject-Token": outer.tokens[-1]})
+                headers = {"X-Subject-Token": outer.tokens[-1]} if outer.sends_token else {}
+                self.answer(201, outer.malformed or {"token": token}, headers)
 
             def do_GET(self):
+                if self.path == "/v3":
+                    links = [{"rel": "self", "href": f"{outer.url}/v3"}]
+                    version = {"id": "v3.14", "status": "stable", "links": links}
+                    self.answer(200, {"version": version})
+                    return
                 outer.asked["child"] += 1
                 token = self.headers["X-Auth-Token"]
                 if token is None or (outer.valid is not None and token not in outer.valid):
@@ -58,7 +72,8 @@ class KeystoneAndChild:
                     self.answer(200, {"name": token})
 
             def answer(self, status, document, headers=()):
-                content = json.dumps(document).encode()
+                is_raw = isinstance(document, bytes)
+                content = document if is_raw else json.dumps(document).encode()
                 self.send_response(status)
                 for name, value in dict(headers).items():
                     self.send_header(name, value)
@@ -141,6 +156,20 @@ class TestKeystone(unittest.TestCase):
         with self.assertRaisesRegex(IdentityUnavailable, "issued no token: ConnectFailure"):
             self.ask()
         self.assertEqual(0, self.server.asked["child"])
+
+    def test_a_keystone_whose_answer_is_malformed_issues_no_token(self):
+        """Decisions of all zones failed with an internal error, also once Keystone was mended."""
+        for document in MALFORMED_TOKENS:
+            with self.subTest(document[:20]):
+                self.logins, self.server.malformed = ChildLogins(), document
+                with self.assertRaisesRegex(IdentityUnavailable, "issued no token"):
+                    self.ask()
+                    self.ask()  # the end of a token is read when the token is used again
+                self.server.malformed = None
+                self.ask()
+        self.logins, self.server.sends_token = ChildLogins(), False
+        with self.assertRaisesRegex(IdentityUnavailable, "issued no token: KeyError"):
+            self.ask()
 
     def test_another_password_is_another_login(self):
         self.ask()

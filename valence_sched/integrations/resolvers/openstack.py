@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from valence_sched.errors import CloudError, UsageError
+from valence_sched.model.http import MALFORMED
 from valence_sched.model.request_spec import Place
 
 KINDS = ("volume", "port", "network")
@@ -34,7 +35,7 @@ class OpenStackResolver:
 
         try:
             return self._place(kind, name) if kind in KINDS else None
-        except (SDKException, ClientException) as error:
+        except (SDKException, ClientException, *MALFORMED) as error:
             raise CloudError(f"cannot query OpenStack for {kind} {name!r}: {error}") from None
 
     def _place(self, kind: str, name: str) -> Place | None:
