@@ -168,6 +168,8 @@ class NoPodm(UsageError, code="no_podm"):
 class UnknownName(SchedulerError, code="name_unknown", status=404):
     """An unknown name; the message has the nearest known name."""
 
+    kind = name = ""  # an error of another service may lack them
+
     def __init__(
         self, kind: str, name: str, known: Iterable[str], location: str = "", hint: str = ""
     ) -> None:
@@ -230,6 +232,9 @@ class StoreError(SchedulerError, code="store_failed", status=503):
 
 class Undecodable(StoreError, code="undecodable", status=500):
     """A stored document of an ``owner`` that cannot be decoded; other documents can be."""
+
+    kind = id = ""
+    owner: str | None = ""
 
     def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
         self.kind, self.id, self.owner = kind, id_, owner
@@ -308,6 +313,7 @@ class ClaimLost(SchedulerError, code="claim_lost", exit_code=6, status=409):
     """
 
     undone = False
+    podm = claim = group = ""
 
     def __init__(self, text: str, podm: str = "", claim: str = "", group: str = "") -> None:
         super().__init__(text)

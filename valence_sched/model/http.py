@@ -81,14 +81,19 @@ def http_problem(status: int, title: str, detail: str, request_id: str = "") -> 
 
 
 def error_of(problem: Problem) -> SchedulerError:
-    """Return the error of a document, of the same class and text."""
+    """Return the error of a document, of the same class and text.
+
+    Of its members, it has those that its class may have: no other type, method or status.
+    """
     classes = [one for one in vars(errors).values() if isinstance(one, type)]
     known = {one.code: one for one in classes if issubclass(one, SchedulerError)}
     kind = known.get(problem.code, ServiceError)
     error = kind.__new__(kind)
     error.args = (one_line(problem.detail),)
     for name, value in problem.members.items():
-        if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
+        is_public = name.isidentifier() and not name.startswith("_")
+        is_own = name not in vars(SchedulerError)
+        if is_public and is_own and type(value) is type(getattr(kind, name, "")):
             error.__dict__[name] = value
     return error
 

@@ -168,7 +168,7 @@ class RateLimiter:
             if not self._ask(verb, rate, name, whose):
                 stats = self._ask("get_window_stats", rate, name, whose)
                 error = RateLimited(f"{name} of {whose!r} exceed {rate}: wait and try again")
-                error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
+                error.retry_after_s = max(1.0, float(math.ceil(stats.reset_time - time.time())))
                 raise error
 
     def _ask(self, verb: str, rate: "RateLimitItem", name: str, whose: str) -> Any:

@@ -4,6 +4,7 @@
 import unittest
 
 import msgspec
+from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.errors import (
@@ -18,6 +19,7 @@ from valence_sched.errors import (
 from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.http import Problem, error_of, problem_error, problem_of
 from valence_sched.model.inventory import to_json
+from valence_sched.service.visibility import visible_error
 
 
 def kinds():
@@ -63,6 +65,28 @@ class TestProblem(unittest.TestCase):
         self.assertEqual({"podm": "p"}, vars(error))
         self.assertNotIn("\n", str(error))
         self.assertNotIn("\x1b", str(error))
+
+    def test_a_problem_changes_no_status_method_or_type_of_an_error(self):
+        """A child zone answered with the status 200, or with text for a number: no problem came."""
+        for code, members in (
+            ("name_taken", {"http_status": 200, "exit_code": 0, "code": ["x"], "at": "x"}),
+            ("name_taken", {"public_text": 7, "args": [], "add_note": "x", "deep": [[]]}),
+            ("rate_limited", {"retry_after_s": "soon"}),
+            ("name_unknown", {"kind": ["claim"], "name": 7}),
+            ("undecodable", {"kind": 1, "id": None, "owner": {}}),
+            ("claim_lost", {"undone": "x", "group": 0}),
+        ):
+            with self.subTest(code, members=members):
+                problem = Problem(type="t", title="t", status=409, detail="d", code=code)
+                error = error_of(replace(problem, members=members))
+                self.assertEqual({}, vars(error))
+                self.assertEqual("place: d", str(error.at("place")))
+                self.assertEqual("d", problem_of(error_of(problem)).detail)
+
+    def test_an_unknown_name_without_its_members_is_shown_to_tenants(self):
+        for code in ("name_unknown", "undecodable"):
+            problem = Problem(type="t", title="t", status=404, detail="d", code=code)
+            self.assertEqual("d", str(visible_error(error_of(problem), "mo")))
 
     def test_codes_are_of_one_class_each(self):
         codes = [kind.code for kind in kinds()]
