@@ -313,6 +313,22 @@ class TestChanges(LivePodmsCase):
         self.assertEqual(202, self.call("POST", path, change, "mo").status_code)
         self.process.operations.wait(60)
 
+    def test_a_key_belongs_to_one_node(self):
+        """The change of another node was answered with the operation of the first."""
+        two = {"request": {**SMALL["request"], "count": 2}}
+        begun = self.call("POST", "/v1/nodes", two, "mo")
+        self.process.operations.wait(60)
+        nodes = self.call("GET", begun.headers["location"], user="mo").json["result"]["nodes"]
+        change = {"change": {"attach_blocks": ["nope"]}}
+        paths = [f"/v1/nodes/{node['id']}/changes" for node in (*nodes, nodes[0])]
+        key = {"Idempotency-Key": "k"}
+        first, second, again = (
+            self.call("POST", path, change, "mo", key).json["id"] for path in paths
+        )
+        self.assertNotEqual(first, second)
+        self.assertEqual(first, again)
+        self.process.operations.wait(60)
+
     def test_an_administrator_sees_who_changed_what(self):
         with self.assertLogs("valence_sched.audit", logging.INFO) as logged:
             claim = self.call("POST", "/v1/claims", SMALL, "mo").json["claim"]["id"]

@@ -131,7 +131,8 @@ def operation(call: Call) -> nouns.Operation:
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
     user = call.user
     changed_name = f"nodes/{call.name()}" if "name" in call.path else None
-    begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
+    key = call.key and "\0".join((call.key, *filter(None, [changed_name])))
+    begun = new_operation(kind, user.owner, key, to_json(call.body), user.consumer)
 
     def run() -> Any:
         changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
