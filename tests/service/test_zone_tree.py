@@ -6,6 +6,7 @@ import json
 import unittest
 from pathlib import Path
 from random import Random
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -16,9 +17,13 @@ from tests.service.zone_services import ZoneServices, scheduler
 from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
 from valence_sched.errors import RequestError
+from valence_sched.model.diagnostic import AuditLine
+from valence_sched.model.lifecycle import ClaimRecord, ClaimResult
 from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.model.verbs import ClaimBody
 from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
+from valence_sched.remote.connection import ServiceConnection
 from valence_sched.testing import request as compiled
 from valence_sched.testing.served import served
 
@@ -164,7 +169,8 @@ class TestSelected(unittest.TestCase):
         ):
             own = [hardware[path.removeprefix(f"{name}/")] for path in paths]
             children[name] = zones.start(name, zones={"capabilities": stated}, served=own)
-        cls.top = scheduler(zones.start("top", (), children, zones={"poll_interval_s": 1.0}))
+        cls.url = zones.start("top", (), children, zones={"poll_interval_s": 1.0})
+        cls.top = scheduler(cls.url)
 
     def check(self, expected, properties=None, **words):
         """Check that exactly the expected pod managers can be chosen."""
@@ -176,6 +182,22 @@ class TestSelected(unittest.TestCase):
             return sorted({f"{at.zone}/{one.chosen.podm}" for at, one in placed})
 
         wait_for(lambda: found() == sorted(expected))  # the children read and report themselves
+
+    def test_the_location_of_a_claim_in_a_zone_below_has_its_path(self):
+        self.check(self.EUROPE, capabilities={"region": ["eu"]})
+        asked = compiled({"processor": {"sockets": 1}}, count=1, podms=[self.EUROPE[0]])
+        body = ClaimBody(plan=self.top.plan(asked).plan)
+        top = ServiceConnection(self.url)
+        content, headers = top.ask("POST", "claims", body=body)
+        claim = top.decode(content, ClaimResult).claim
+        self.addCleanup(list, self.top.release([claim.id]))
+        self.assertTrue(claim.id.startswith("eu/"))
+        where, _, name = headers["Location"].removeprefix("/v1/").partition("?name=")
+        content, _ = top.ask("GET", where, {"name": unquote(name)})
+        self.assertEqual(claim.id, top.decode(content, ClaimRecord).claim.id)
+        content, _ = top.ask("GET", "audit")
+        changed = [line.object for line in top.decode(content, list[AuditLine])]
+        self.assertEqual([f"claims/{claim.id}"], changed)
 
     def test_gpu(self):
         self.check(

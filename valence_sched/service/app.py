@@ -9,6 +9,7 @@ import types
 import uuid
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote_plus
 
 import falcon
 import msgspec
@@ -334,7 +335,8 @@ def _record_change(req: falcon.Request, resp: falcon.Response, status: int) -> N
     if "name" in call.path:
         name = name.replace("{name}", call.name())
     elif location := resp.get_header("Location"):
-        name = location.removeprefix("/v1/")
+        in_query = f"{calls.NAME_IN_QUERY}?name="
+        name = unquote_plus(location.removeprefix("/v1/").replace(in_query, ""))
     elif made := getattr(getattr(call.body, "registration", call.body), "name", None):
         name += f"/{made}"
     done = "done" if status in (route.status, 204) else f"http_{status}"

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from typing import Annotated, Any, get_args
+from urllib.parse import urlencode
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
 from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
-from valence_sched.service.call import VERSIONS, Call, CallResult, ServedZone
+from valence_sched.service.call import NAME_IN_QUERY, VERSIONS, Call, CallResult, ServedZone
 from valence_sched.service.operations import new_operation
 from valence_sched.service.settings import is_source
 from valence_sched.service.visibility import visible_claim, visible_error
@@ -43,7 +44,10 @@ def claim(call: Call) -> CallResult:
             result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
     if result.claim is None:
         return CallResult(result)
-    return CallResult(result, 201, {"Location": f"/v1/claims/{result.claim.id}"})
+    id_ = result.claim.id
+    # the path of a claim below has a slash, and the rest of it is the text of a child zone
+    name = f"{NAME_IN_QUERY}?{urlencode({'name': id_})}" if "/" in id_ else id_
+    return CallResult(result, 201, {"Location": f"/v1/claims/{name}"})
 
 
 def claim_record(call: Call) -> ClaimRecord:
