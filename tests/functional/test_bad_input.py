@@ -328,6 +328,13 @@ class TestPodms(Bad):
         self.assertIn("status.state: found 'unused'", line)
         self.assertIn("did you mean 'Unused'?", line)
 
+    def test_a_bad_status_of_a_block_that_a_node_has_is_named_where_it_stands(self):
+        blocks = [{"uri": "/b", "devices": CPU}, {"uri": "/c", "status": {"state": "unused"}}]
+        line = self.skipped(
+            {"id": "bad", "blocks": blocks, "nodes": [{"uri": "/n", "blocks": ["/c"]}]}
+        )
+        self.assertIn("$.podms[1].blocks[1].status.state: found 'unused'", line)
+
     def test_a_block_in_a_pool_that_is_not_there_is_named(self):
         block = {"uri": "/b", "devices": CPU, "pools": ["b"]}
         line = self.skipped({"id": "bad", "pools": [{"id": "a"}], "blocks": [block]})

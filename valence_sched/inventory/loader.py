@@ -265,7 +265,11 @@ class InventoryLoader:
             if known := composed.get(podm.id):
                 nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
                 current = replace(current, nodes=nodes)
-            remainder = PodmRemainder(current, usages.get(podm.id, NO_USAGE))
+            try:
+                remainder = PodmRemainder(current, usages.get(podm.id, NO_USAGE))
+            except msgspec.ValidationError:  # of a status: ``ViewBuilder.add`` names its block
+                yield current, file, place
+                continue
             if remainder.lost:
                 self._diagnostics.warn(remainder.lost)
             yield remainder.podm, file, place
@@ -377,7 +381,8 @@ def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P
             continue
         known = block.status
         if not isinstance(known, Status):
-            known = inventory.parse_status(bytes(known or b""))
+            raw, at = bytes(known or b"null"), f"{place}.blocks[{index}].status"
+            known = inventory.FREE_STATUS if raw == b"null" else decode(raw, Status, file, at)
         if known.slots > 0 and not known.shareable:  # free, although a node has it
             composed = replace(known, state="Composed")
             status = msgspec.Raw(to_json(composed)) if lean else composed
