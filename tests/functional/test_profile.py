@@ -96,6 +96,8 @@ class TestProfile(Case):
             "profiles: {one: {state: 'postgresql://a:b@c/d'}}": "put the URL into",
             "profiles: [": "config.yaml",
             "profiles: {one: {service: 'http://a:b@c'}}": "a URL without a password (use VALENCE",
+            "profiles: {one: {inventory: ['']}}": "$.profiles.one.inventory: found an empty text",
+            "profiles: {one: {service: ''}}": "$.profiles.one.service: found an empty text",
             "profile: a\nprofiles: {a: {output: jsn}}": "no output format named 'jsn'",
         }
         for text, message in wrong.items():

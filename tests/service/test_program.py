@@ -57,6 +57,10 @@ class TestCheckConfig(ApplicationCase):
             (("--config", "/nope.yaml"), None, 1, "/nope.yaml: found no such file"),
             ((), "policy_files: [/nope.yaml]\n", 1, "/nope.yaml"),
             ((), "certificate: /a\nprivate_key: /b\n", 1, "/a: found no such file"),
+            ((), "near_maps: [/nope.yaml]\n", 1, "/nope.yaml: found no such file"),
+            ((), "state: ''\n", 2, r"\.yaml: state: an empty name: name a file$"),
+            ((), "inventories: ['']\n", 2, r"\.yaml: inventories: an empty name: name a file$"),
+            ((), "rate_limits: {changes: ''}\n", 2, "rate_limits: changes: an empty rate"),
         ):
             with self.subTest(text):
                 found, out, err = self.check_config(*words, settings=settings)

@@ -54,8 +54,13 @@ class ProfileFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def check_profiles(file: ProfileFile, path: str) -> None:
-    """Raise InputError for a profile that contradicts itself, or has a password."""
+    """Raise InputError for a profile that contradicts itself, has an empty value or a password."""
     for name, profile in file.profiles.items():
+        for field in profile.__struct_fields__:
+            value = getattr(profile, field)
+            if "" in (value if isinstance(value, tuple) else (value,)):
+                place = f"$.profiles.{name}.{field}"
+                raise InputError(path, place, "an empty text", "a value, or null for no default")
         if profile.service and (profile.inventory or profile.state):
             found = "a service together with an inventory or a state"
             hint = "a service has its own inventory and state: remove one of them"

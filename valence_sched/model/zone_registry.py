@@ -291,5 +291,7 @@ def _checked(zone: RecordedZone, file: str, path: str, depth: int, folder: str) 
             raise InputError(file, f"{place}.name", f"{child.name!r} again", "a unique name")
         names.add(child.name)
         children.append(_checked(child, file, place, depth + 1, folder))
+    if "" in zone.inventories:  # it would name the folder of the file
+        raise InputError(file, f"{path}.inventories", "an empty name", "the name of a file")
     inventories = tuple(os.path.join(folder, one) for one in zone.inventories)
     return replace(zone, inventories=inventories, children=tuple(children))

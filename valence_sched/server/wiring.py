@@ -328,6 +328,7 @@ def configuration_problems(
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),
+        lambda: config.resolve_near((), settings.near_maps),
         *(functools.partial(config.read, path) for path in paths),
         lambda: _check_tls(settings),
     ]

@@ -183,12 +183,16 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
 
 
 DEFAULT_SETTINGS = ServiceSettings()
+#: The settings that name files.
+FILES = ("users_file", "policy_file", "certificate", "private_key", "state", "inventories",
+         "podm_files", "flavor_files", "policy_files", "resource_files", "near_maps")  # fmt: skip
 
 
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
     """Return the settings of a YAML file; ``check`` verifies them. InputError, UsageError."""
     data = files.read(path)
     settings = codec.convert(codec.load_yaml(data, path) or {}, ServiceSettings, path)
+    _refuse(path, _empty_names(settings))
     if check:
         check_settings(settings, path)
     return settings
@@ -214,6 +218,16 @@ def _refuse(path: str, problems: Iterable[tuple[bool, str]]) -> None:
     for is_wrong, text in problems:
         if is_wrong:
             raise UsageError(f"{path}: {text}")
+
+
+def _empty_names(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
+    for name in FILES:
+        value = getattr(settings, name)
+        is_empty = "" in (value if isinstance(value, tuple) else (value,))
+        yield is_empty, f"{name}: an empty name: name a file"
+    for name in ("requests", "changes", "failures"):
+        is_empty = getattr(settings.rate_limits, name) == ""
+        yield is_empty, f"rate_limits: {name}: an empty rate: name a rate, or null for no limit"
 
 
 TOGETHER = "must be set together"

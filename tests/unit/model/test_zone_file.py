@@ -36,6 +36,7 @@ class TestZoneFile(unittest.TestCase):
             ({**one, "name": "a/b"}, r"\$\.zone\.name: found 'a/b', expected printable"),
             ({**one, "capabilities": "fast"}, r"\$\.zone\.capabilities: "),
             ({**one, "weight_scale": -1}, r"\$\.zone\.weight_scale"),
+            ({**one, "inventories": [""]}, r"\$\.zone\.inventories: found an empty name"),
             ({**one, "colour": 1}, "colour"),
             (deep, "a zone 17 levels down"),
         ):
