@@ -379,9 +379,13 @@ def _several(needs: Sequence[Need]) -> bool:
 
 
 def has_words(text: str, words: str) -> bool:
-    """Return whether a text has whole, adjacent words: ``A100-SXM4-80GB`` has a100, but not A10."""
+    """Return whether a text has whole, adjacent words: ``A100-SXM4-80GB`` has a100, but not A10.
+
+    No text has ``words`` that have neither a letter nor a digit.
+    """
     have, want = split_words(text), split_words(words)
-    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
+    starts = range(len(have) - len(want) + 1) if want else ()
+    return any(have[i : i + len(want)] == want for i in starts)
 
 
 def split_words(text: str) -> list[str]:

@@ -100,7 +100,8 @@ class TestWords(unittest.TestCase):
         ("AMD EPYC 7713", "EPYC", True),
         ("AMD EPYC 7713", "EPYC 7713 64-Core", False),
         ("", "A100", False),
-        ("A100", "", True),
+        ("A100", "", False),
+        ("A100", "--", False),
         ("Straße GPU", "STRASSE", True),
     )
 

@@ -272,7 +272,7 @@ def _same(first: Device, second: Device, name: str) -> bool | None:
     if one is None or other is None:
         return None
     if isinstance(one, str):
-        return has_words(one, other) or has_words(other, one)
+        return one == other or has_words(one, other) or has_words(other, one)
     return bool(abs(one - other) <= _ROUNDING * max(one, other))
 
 

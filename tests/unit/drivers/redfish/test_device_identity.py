@@ -93,6 +93,11 @@ class TestDrives(Case):
                          (drive.count, drive.media, drive.protocol, drive.model))  # fmt: skip
         self.assertTrue(self.noted("/b: found 1 drive in Drives and Storage", "counted once"))
 
+    def test_equal_models_without_a_letter_or_digit_are_one_model(self) -> None:
+        drives = self.drive("/a", Model="--"), self.drive("/St/1/b", Model="--")
+        self.block("b", Drives=links(drives[0]), Storage=self.storage("/St/1", drives[1]))
+        self.assertEqual([1], self.counts())
+
     def test_a_common_name_says_that_two_are_one_and_is_not_noted(self) -> None:
         for first, second in (
             ({"SerialNumber": "Z9"}, {"SerialNumber": " z9 "}),
