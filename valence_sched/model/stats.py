@@ -124,7 +124,7 @@ def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:
 
 
 def _object(stats: Mapping[str, Any], key: str, file: str = "stats") -> Stats:
-    value = stats.get(key) or {}
-    if isinstance(value, dict):
-        return value
+    value = stats.get(key)
+    if isinstance(value, dict | None):
+        return value or {}
     raise InputError(file, f"$.{key}", repr(value), "an object")

@@ -148,6 +148,8 @@ class TestStats:
         for stats, line in (
             ({"status": "Fine"}, "stats of 'p': $.status: found 'Fine'"),
             ({"amounts": 5}, "stats: $.amounts: found 5, expected an object"),
+            ({"amounts": ""}, "stats: $.amounts: found '', expected an object"),
+            ({"facts": 0}, "stats: $.facts: found 0, expected an object"),
             ({"amounts": {"m": {"total": -1}}}, "stats of 'p': $.stocks[0].total: found -1"),
             ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x', expected key=value"),
         ):
