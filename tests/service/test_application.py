@@ -197,6 +197,17 @@ class TestBodies(ApplicationCase):
             self.check_problem(result, 400, "input_invalid", words)
             self.assertIn("' twice, expected each key once", result.json["detail"])
 
+    def test_a_parameter_that_is_unknown_or_stands_twice_is_refused(self):
+        for path, words in (
+            ("/v1/claims?ownr=a", "found unknown parameter 'ownr' (did you mean 'owner'"),
+            ("/v1/podms?limit=1", "the query: found unknown parameter 'limit'"),
+            ("/v1/podms/gpu-east?name=gpu-west", "the query: found unknown parameter 'name'"),
+            ("/v1/blocks?podm=a&podm=b", "found the parameter 'podm' twice, expected it once"),
+            ("/v1/blocks?free=no", 'the query: $.free: found "no", expected bool'),
+        ):
+            with self.subTest(path):
+                self.check_problem(self.call("GET", path), 400, "input_invalid", words)
+
     def test_a_body_that_is_too_deep_is_refused_by_every_route_before_any_effect(self):
         form = {"Content-Type": "application/json"}
         before = self.call("GET", "/v1/podms/gpu-east").json
@@ -397,7 +408,7 @@ class TestLogs(ApplicationCase):
         }
         self.call("GET", "/v1/podms/password=hunter22?token=hunter22", headers=headers)
         line = json.loads(stream.getvalue())
-        self.assertEqual(("req-mine", "GET", 404, "name_unknown"), (
+        self.assertEqual(("req-mine", "GET", 400, "input_invalid"), (
             line["request_id"], line["method"], line["status"], line["code"]))  # fmt: skip
         for secret in ("hunter22", "c2VjcmV0"):
             self.assertNotIn(secret, stream.getvalue())

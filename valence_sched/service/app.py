@@ -250,7 +250,7 @@ def _responder(
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         req.context["media"] = route.media
-        query = {name: _last(value) for name, value in req.params.items()}
+        query = dict(req.params)
         if not route.rule and not route.takes_token:
             user = User("-", "reader")
             answer(req, resp, calls.Call(parts, user, path, query, _request_id(req)))
@@ -264,6 +264,7 @@ def _responder(
         parts.rates.count(user.tenant, change=route.changes)
         if route.rule:
             access.check(user, route.rule, route.role)
+            _check_query(route, call)
         with parts.gate.passing(user.tenant):
             answer(req, resp, call)
 
@@ -344,8 +345,17 @@ def _record_change(req: falcon.Request, resp: falcon.Response, status: int) -> N
     call.record_change(errors.one_line(name), outcome)
 
 
-def _last(value: Any) -> Any:
-    return value[-1] if isinstance(value, list) and value else value
+def _check_query(route: verbs.Route, call: calls.Call) -> None:
+    """Raise InputError for a parameter that the route does not have, or that is given twice."""
+    in_query = calls.NAME_IN_QUERY in call.path.values()
+    known = {*route.words, *(("name",) if in_query else ())}
+    for name, value in call.query.items():
+        if name not in known:
+            raise errors.InputError(
+                "the query", "", f"unknown parameter {name!r}", hint=errors.suggest(name, known)
+            )
+        if isinstance(value, list):
+            raise errors.InputError("the query", "", f"the parameter {name!r} twice", "it once")
 
 
 def _loggable(path: str) -> str:

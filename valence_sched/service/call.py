@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from valence_sched import errors
@@ -321,11 +320,8 @@ class Call:
         return text == "true"
 
     def query_noun(self, kind: type[T]) -> T:
-        words = {name: self.text(name) for name in self.query}
-        try:
-            return msgspec.convert(words, kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise errors.InputError("the query", "", errors.one_line(str(error))) from None
+        """Return the parameters as a noun; InputError for a value of another type."""
+        return codec.convert(dict(self.query), kind, "the query")
 
     def compiled(
         self, scheduler: Scheduler, asked: Asked, *, decides: bool = False, number: int = 0
