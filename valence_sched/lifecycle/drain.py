@@ -60,7 +60,10 @@ class SiteDrain:
             flavor=node.flavor,
             blocks=tuple(blocks),
         )
-        problem = self._run(body) if self.settings.command else self._ask(body)
+        try:
+            problem = self._run(body) if self.settings.command else self._ask(body)
+        except OSError as error:  # such as a full disk, or a command of another user that hangs
+            problem = f"the hook cannot be run or ended: {plain_reason(error)}"
         if problem:
             raise DrainRefused(f"node {node.id} is not drained: {problem}: {HINT}")
 

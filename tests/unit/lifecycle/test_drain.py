@@ -2,6 +2,7 @@
 """The hook of a site that drains a node: real commands, and URLs behind real sockets."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from msgspec.structs import replace
 
@@ -175,6 +177,18 @@ class TestCommandsThatFail(DrainCase):
             (("true", "a\0b"), "true cannot be started: embedded null byte"),
         ):
             self.assertEqual(words, self.refusal(*command))
+
+    def test_a_command_that_may_not_be_killed_or_given_its_message_is_a_refusal(self):
+        """A hook that runs sudo and hangs was an internal error."""
+        denied = PermissionError(errno.EPERM, "Operation not permitted")
+        full = OSError(errno.ENOSPC, "No space left on device")
+        for name, error, reason in (
+            ("os.killpg", denied, "operation not permitted"),
+            ("tempfile.TemporaryFile", full, "no space left on device"),
+        ):
+            with self.subTest(name), mock.patch(name, side_effect=error):
+                found = self.refusal("sleep", "2", deadline_s=1.0)
+                self.assertEqual(f"the hook cannot be run or ended: {reason}", found)
 
     def test_a_command_past_its_deadline_is_killed_with_its_children(self):
         file = self.file()
