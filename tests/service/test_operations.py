@@ -5,6 +5,7 @@ import io
 import threading
 import time
 import unittest
+from unittest import mock
 
 from falcon import testing
 from msgspec.structs import replace
@@ -131,6 +132,17 @@ class TestOperations(unittest.TestCase):
         self.assertEqual(2, len(self.records.documents))
         self.wait()
         self.assertEqual("running", self.start(lambda: None).state)
+
+    def test_one_that_gets_no_thread_ends_and_is_interrupted(self):
+        """It was running for ever, and counted among those that a process works on."""
+        no_thread = mock.patch("threading.Thread.start", side_effect=RuntimeError("no thread"))
+        with no_thread, self.assertRaisesRegex(ServiceBusy, "no more threads"):
+            self.start(lambda: None, "k")
+        self.assertTrue(self.operations.wait(0))
+        self.records.age_s = LOST_S + 1
+        begun = self.start(lambda: None, "k")
+        self.assertEqual("running", begun.state)
+        self.wait()
 
     def test_a_process_that_works_says_so(self):
         beating = Operations(lambda: self.records, 1, beat_s=0.01)

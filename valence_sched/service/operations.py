@@ -68,7 +68,11 @@ class Operations:
             elif (stored := self._records().put_new(record, document)) != document:
                 return _same(_current(stored, 0.0), operation)  # another process was faster
             self._running.add(operation.id)
-        threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
+        try:
+            threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
+        except RuntimeError:  # the limit of threads: the operation counts as interrupted
+            self._end(operation)
+            raise ServiceBusy("this process can start no more threads: try again later") from None
         return operation
 
     def get(self, operation_id: str, owner: str | None) -> Operation:
@@ -88,22 +92,25 @@ class Operations:
     def _run(self, operation: Operation, work: Callable[[], Any]) -> None:
         over = threading.Event()
         beating = threading.Thread(target=self._beat, args=(operation, over), daemon=True)
-        beating.start()
         try:
-            ended = _ended(operation, work)
-        finally:
-            over.set()
-            beating.join()
-        try:
+            beating.start()
+            try:
+                ended = _ended(operation, work)
+            finally:
+                over.set()
+                beating.join()
             document = inventory.to_json(ended)
             self._records().replace(PREFIX + operation.id, document, END_PATIENCE_S)
         except SchedulerError as error:
             LOG.error("operation %s: its result is not stored: %s", operation.id, error)
         finally:
             self._note_ended()
-            with self._idle:
-                self._running.discard(operation.id)
-                self._idle.notify_all()
+            self._end(operation)
+
+    def _end(self, operation: Operation) -> None:
+        with self._idle:
+            self._running.discard(operation.id)
+            self._idle.notify_all()
 
     def _beat(self, operation: Operation, over: threading.Event) -> None:
         document = inventory.to_json(operation)
