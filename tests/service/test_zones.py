@@ -12,6 +12,7 @@ from tests.service.serving import serving, wait_for
 from tests.service.zone_services import child_server
 from tests.unit.store.site import podm
 from valence_sched.errors import AccessDenied, InputError, NameTaken, UnknownName
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import RESERVED_NAMES, ZoneChange, ZoneRegistration
@@ -271,6 +272,18 @@ class TestTree(ZonesCase):
         self.assertEqual({"good", "gone"}, {*found})
         self.assertEqual("", found["good"])
         self.assertRegex(found["gone"], "does not answer")
+
+    def test_a_child_with_more_levels_than_allowed_is_left_out(self):
+        """A tenant got an internal error: its answer was too deep to be searched for names."""
+        deep = b'{"children":[' * 400 + b"]}" * 400
+        url = self.enterContext(child_server(lambda *_: deep))
+        _, top = self.child("top", **self.slow)
+        scheduler = self.scheduler(top)
+        scheduler.add_zone(ZoneRegistration(name="deep", url=url))
+        for hops in (1, MOST_HOPS):
+            (found,) = scheduler.zone_tree(hops=hops).children
+            expected = f"its tree has more levels than the {hops} allowed"
+            self.assertEqual(("deep", expected, ()), (found.known_as, found.silent, found.children))
 
     def test_a_circle_ends(self):
         _, one = self.child("one", **self.slow)

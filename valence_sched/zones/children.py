@@ -140,7 +140,13 @@ class ZoneRegistry:
         def tree_of(child: nouns.ZoneRegistration) -> nouns.ZoneNode:
             lower_s = deadline_s * DEADLINE_SHARE
             scheduler = self._logins.scheduler(child, self._password(child), lower_s)
-            return scheduler.zone_tree(hops=hops - 1, deadline_s=lower_s, route=(*route, own))
+            tree = scheduler.zone_tree(hops=hops - 1, deadline_s=lower_s, route=(*route, own))
+            level: Sequence[nouns.ZoneNode] = (tree,)
+            for _ in range(hops):
+                level = [one for zone in level for one in zone.children]
+            if level:
+                raise errors.ServiceError(f"its tree has more levels than the {hops} allowed")
+            return tree
 
         children = {one.registration.name: one.registration for one in zones}
         return tuple(
