@@ -52,9 +52,10 @@ class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
-    the free amounts of the whole site. ``exhausted`` are the resources that run out first, sorted
-    by the number of nodes on their pod managers. For a mix ``by_flavor`` counts its nodes;
-    ``refused`` is the flavor of the first node that does not fit. ``silent`` zones do not count.
+    the free amounts of the whole site, or of each zone. ``exhausted`` are the resources that run
+    out first, sorted by the number of nodes on their pod managers. For a mix ``by_flavor`` counts
+    its nodes; ``refused`` is the flavor of the first node that does not fit. ``silent`` zones do
+    not count.
     """
 
     name: str

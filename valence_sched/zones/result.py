@@ -47,7 +47,8 @@ def added_capacities(
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
         return counts[""]
-    sums = [one.podm_sums for one in every if one.podm_sums is not None]
+    by_podm = [one.podm_sums for one in every if one.podm_sums is not None]
+    by_zone = [one.site_sums for one in every if one.site_sums is not None]
     bounds = [one.proven for one in every if one.proven is not None]
     proven = None
     if every and len(bounds) == len(every) and not mix:
@@ -64,8 +65,8 @@ def added_capacities(
     return Capacity(
         name=next((one.name for one in every), name),
         podms=podms,
-        podm_sums=sum(sums) if len(sums) == len(every) else None,
-        site_sums=every[0].site_sums if len(every) == 1 else None,
+        podm_sums=sum(by_podm) if len(by_podm) == len(every) else None,
+        site_sums=sum(by_zone) if every and len(by_zone) == len(every) else None,
         proven=proven,
         exhausted=exhausted(podms),
         by_flavor=dict(by_flavor),

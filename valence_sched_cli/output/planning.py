@@ -139,7 +139,8 @@ def explanation(counts: Named) -> Iterator[str]:
     yield f"  {'':{width}}  {'  '.join(titles)}"
     for name, one in counts:
         row = (one.site_sums, one.podm_sums, one.nodes, words.proven_text(one) or None)
-        texts = (cell if isinstance(cell, str) else f"{cell:,}" for cell in row[: len(titles)])
+        known = ("-" if cell is None else cell for cell in row[: len(titles)])
+        texts = (cell if isinstance(cell, str) else f"{cell:,}" for cell in known)
         padded = (f"{text:>{len(title)}}" for title, text in zip(titles, texts, strict=True))
         yield f"  {escape(name):{width}}  {'  '.join(padded)}"
 

@@ -62,6 +62,12 @@ class TestTable(unittest.TestCase):
             self.assertEqual(("web", 7, 7, cell), row)
             self.assertEqual(lines, list(capacity_lines(counts, None, 1000)))
 
+    def test_a_sum_that_is_not_known_is_a_dash(self):
+        """Without the sums of a zone below, ``--explain`` ended with an internal error."""
+        *_, first, second = explanation([("web", web(site_sums=None)), ("mix", web(proven=None))])
+        self.assertEqual(["web", "-", "11", "7", "9"], first.split())
+        self.assertEqual(["mix", "1,200", "11", "7", "-"], second.split())
+
     def test_programs_get_a_row_for_each_pod_manager_and_only_the_columns_asked_for(self):
         counts = [("web", web())]
         few = capacity_table(counts, people=False, explain=False, proven=False)
