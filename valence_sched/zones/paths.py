@@ -20,7 +20,7 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # begins a line about a property that all pod managers of a zone lack
+LACK = "no "  # begins a line about what no pod manager, or no device, of a zone has
 N = TypeVar("N", bound=Struct)
 NO_CLAIM = "-"  # the claim of a node that was composed without one
 #: By class: the fields that contain names, or objects with names.
@@ -165,7 +165,7 @@ def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
     found = dict.fromkeys(all_lack.values())
     for zone, lines in by_zone.items():
         for line in lines:
-            if line.startswith(f"{LACK}reports ") or line.partition(" (")[0] in all_lack:
+            if line.startswith("no pod manager reports ") or line.partition(" (")[0] in all_lack:
                 continue
             lacks_here = not zone and line.startswith(LACK)
             found[f"this zone: {line}" if lacks_here else line_below(zone, line)] = None

@@ -276,6 +276,13 @@ class TestReasons(unittest.TestCase):
             found = with_reasons_below(replace(refused("a"), warnings=(here,)), below)
             self.assertEqual(expected, found.warnings)
 
+    def test_a_device_that_no_zone_has_is_named_once(self):
+        line = "no accelerator has the model 'H20' (did you mean 'H200'?)"
+        zones = {name: replace(refused(name), warnings=(line,)) for name in ("east", "west")}
+        self.assertEqual((line,), with_reasons_below(None, zones).warnings)
+        east = {"east": zones["east"], "west": refused("b")}
+        self.assertEqual((f"zone east: {line}",), with_reasons_below(None, east).warnings)
+
     def test_what_is_undecided_adds_up_as_well(self):
         own, east = refused("a"), refused("b")
         steps = [FunnelStep(filter="fit", came_in=3, went_on=1, undecided=n) for n in (2, 5)]
@@ -457,14 +464,14 @@ class TestCapacities(unittest.TestCase):
         self.assertEqual(["a", "east/b"], [one.podm for one in found.podms])
         self.assertEqual(ProvenMost(bound=10, found=9), found.proven)
         self.assertEqual({"small": 6, "large": 1}, found.by_flavor)
-        self.assertEqual((None, None), (found.site_sums, found.refused))
+        self.assertEqual((13, None), (found.site_sums, found.refused))
         self.assertEqual((("old",), ("east/b",)), (found.warnings, found.undecided))
         self.assertEqual(["west", "east/west"], [one.zone for one in found.silent])
 
     def test_what_one_zone_does_not_know_is_not_known_of_all(self):
         unknown = capacity("c")
         found = added_capacities("", {"": self.OWN, "east": unknown})
-        self.assertEqual((None, None), (found.podm_sums, found.proven))
+        self.assertEqual((None, None, None), (found.podm_sums, found.site_sums, found.proven))
 
     def test_a_single_zone_below_keeps_what_it_says_of_itself(self):
         found = added_capacities("", {"east": self.OWN})
