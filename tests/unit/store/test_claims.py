@@ -9,6 +9,8 @@ from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import backdate, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName, UsageError
 from valence_sched.model.claim import ClaimPart, ComposedNode, Grant
+from valence_sched.model.zone import ZoneClaimPart
+from valence_sched.store import tables
 from valence_sched.store.claims import PREPARE_TTL_S, TTL_S
 from valence_sched.store.tables import key_of
 
@@ -70,6 +72,44 @@ class TestCreate:
         self.assertEqual(("p", claim.id), (caught.exception.podm, caught.exception.claim))
         self.assertEqual(6, caught.exception.exit_code)
         self.assertEqual({"c0": 1}, usage(self.one).blocks)  # nothing of the loser is left
+
+    def test_a_loser_does_not_hear_of_other_owners(self):
+        self.create("c0", owner="first")
+        with self.assertRaises(ClaimLost) as caught:
+            self.create("c0", owner="second")
+        line = "block c0 of pod manager 'p' is held by a claim of another owner"
+        self.assertEqual((line, ""), (str(caught.exception), caught.exception.claim))
+
+    def test_members_of_its_group_that_were_added_since_refuse_it(self):
+        self.generation = self.one.remember(podm(blocks=4))
+        self.create("c0", group="other", generation=0)
+        self.create("c1", group="g", generation=0)
+        with self.assertRaises(ClaimLost) as caught:
+            self.create("c2", group="g", generation=0)
+        line = "group 'g': another node of the group was claimed since the decision"
+        self.assertEqual((line, "g"), (str(caught.exception), caught.exception.group))
+        self.create("c2", group="g")  # without hard rules
+        self.create("c3", group="g", generation=2)
+        groups = ("g", "other", "new")
+        self.assertEqual([3, 1, 0], [self.one.claims.group_generation(one) for one in groups])
+
+    def test_a_claim_over_zones_that_is_being_prepared_keeps_others_out_of_its_group(self):
+        self.generation = self.one.remember(podm(blocks=4))
+        words = {"owner": None, "key": None, "content": "c", "ttl_s": 60.0}
+        begin = self.one.zone_claims.begin
+        pending, _ = begin([ZoneClaimPart(zone="east")], group="g", **words)
+        with self.assertRaises(ClaimLost) as caught:
+            self.create("c0", group="g")
+        line = "group 'g': another claim of the group is being prepared over several zones"
+        self.assertEqual((line, "g"), (str(caught.exception), caught.exception.group))
+        self.create("c0", group="g", key=pending.id)  # its own part
+        self.create("c1", group="other")
+        of = tables.zone_claims.c
+        self.execute(sa.update(tables.zone_claims).where(of.id == pending.id).values(expires_at=1))
+        self.create("c2", group="g")
+        held, _ = begin([ZoneClaimPart(zone="east")], group="g", **words)
+        self.one.zone_claims.change(held.id, ["PREPARED"], "HELD", ttl_s=600)
+        self.create("c3", group="g")
 
     def test_what_moved_since_is_refused(self):
         moved = self.one.remember(podm(blocks=4))
