@@ -14,11 +14,13 @@ from unittest import mock
 
 from tests.service.application import SMALL, ApplicationCase
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from valence_sched.errors import StoreError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model.verbs import StatsBody
 from valence_sched.server.process import JsonLines
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
+from valence_sched.store.service_state import Records
 
 SELECT = "/v1/select_destinations"
 SPLIT = FAMILIES["split"](44, Random(4))
@@ -310,6 +312,16 @@ class TestIdempotency(ApplicationCase):
         self.assertEqual("true", again.headers["idempotency-replayed"])
         self.assertNotIn("idempotency-replayed", other.headers)
         self.assertEqual({"load": 2}, self.call("GET", path).json["stats"])
+
+    def test_a_change_whose_answer_cannot_be_stored_is_not_denied(self):
+        full = mock.patch.object(Records, "put_new", side_effect=StoreError("disk full"))
+        body, path = {"stats": {"load": 1}}, "/v1/podms/rack-1/stats"
+        with full, self.assertLogs("valence_sched.service", "ERROR") as logged:
+            first = self.call("POST", path, body, headers=self.KEY)
+        self.assertEqual(200, first.status_code, first.text)
+        self.assertIn("'k-1' is not stored: disk full", logged.output[0])
+        again = self.call("POST", path, body, headers=self.KEY)
+        self.assertNotIn("idempotency-replayed", again.headers)
 
     def test_a_key_is_for_one_request(self):
         self.call("POST", SELECT, SMALL, headers=self.KEY)

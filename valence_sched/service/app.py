@@ -133,7 +133,11 @@ def replayed(route: verbs.Route, call: calls.Call) -> tuple[calls.CallResult, bo
     answer = _answer(route, call)
     body = msgspec.Raw(encoded(answer.body))
     document = to_json(verbs.RecordedReply(content, answer.status, dict(answer.headers), body))
-    stored = records.put_new(record, document)
+    try:
+        stored = records.put_new(record, document)
+    except errors.StoreError as error:  # the change was made: an error would deny it
+        LOG.error("the answer for idempotency key %r is not stored: %s", call.key, error)
+        return answer, False
     return _recorded(stored, content, call.key), stored != document
 
 
