@@ -104,8 +104,10 @@ class Operations:
         except SchedulerError as error:
             LOG.error("operation %s: its result is not stored: %s", operation.id, error)
         finally:
-            self._note_ended()
-            self._end(operation)
+            try:
+                self._note_ended()
+            finally:
+                self._end(operation)
 
     def _end(self, operation: Operation) -> None:
         with self._idle:
