@@ -25,6 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_ANSWER_BYTES = 64 << 20  # bytes of the answer of a zone to one query
+MOST_INFO_BYTES = 1 << 20  # bytes of the info of a zone, which the zone above stores
 POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last one repeats
 _signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
@@ -101,7 +102,7 @@ class RemoteScheduler(Scheduler):
             if operation.state != "running":
                 break
             self._sleep(pause_s)
-            content, _ = self._connection.ask("GET", f"operations/{operation.id}")
+            content, _ = self._connection.ask("GET", *path_of("operations", operation.id))
             operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
             raise http.error_of(operation.problem)
@@ -124,6 +125,10 @@ class RemoteScheduler(Scheduler):
         route, arguments = VERBS["update_resource_stats"], {"podm": podm_id(podm), "stats": stats}
         generation: Generation = self._send(route, arguments)
         return generation.generation
+
+    def zone_info(self) -> zone_registry.ZoneInfo:
+        content, _ = self._connection.ask("GET", "zones/info", most_bytes=MOST_INFO_BYTES)
+        return self._connection.decode(content, zone_registry.ZoneInfo)
 
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()

@@ -9,11 +9,18 @@ from collections import Counter
 
 from tests.loopback import LoopbackServer
 from tests.unit.zones.http_zone import http_zone
-from valence_sched.errors import IdentityUnavailable, ServiceError, Unauthenticated, UsageError
+from valence_sched.errors import (
+    IdentityUnavailable,
+    ServiceError,
+    Unauthenticated,
+    Unverified,
+    UsageError,
+)
 from valence_sched.model.claim import Claim
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
+from valence_sched.remote.scheduler import MOST_INFO_BYTES
 from valence_sched.zones.logins import ChildLogins
 
 PASSWORD = "a-secret"
@@ -224,6 +231,21 @@ class TestQueries(RemoteCase):
         self.assertEqual(("POST", ["t1", "t2"]), (first.method, first.body["tokens"]))
         self.assertEqual("once", first.headers["Idempotency-Key"])
         self.assertNotIn("Idempotency-Key", second.headers)
+
+    def test_an_info_that_is_too_long_to_store_is_refused(self):
+        self.service.answers["/v1/zones/info"] = {"name": "east", "more": "x" * MOST_INFO_BYTES}
+        with self.assertRaisesRegex(ServiceError, "the answer has more than 1,048,576 bytes"):
+            self.zone.zone_info()
+
+    def test_an_operation_is_asked_for_below_its_own_path(self):
+        """The id of an operation is a text of the service, here a path and a query."""
+        id_ = "../podms/p?x=1"
+        begun = {"id": id_, "kind": "compose", "state": "running", "content": "", "result": None}
+        self.service.answers["/v1/operations/-"] = {**begun, "state": "interrupted"}
+        self.service.answers["/v1/nodes"] = begun
+        with self.assertRaises(Unverified):
+            self.zone.compose_claim("c")
+        self.assertEqual({"name": id_}, self.service.asked[-1].query)
 
 
 class TestConnection(RemoteCase):
