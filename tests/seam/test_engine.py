@@ -262,13 +262,6 @@ class TestTree(SharedService, SchedulerContract, unittest.TestCase):
 
     start = staticmethod(start_tree)
 
-    def test_a_capacity_counts_the_same_nodes_and_explains_them_when_asked(self):
-        counts = self.scheduler.count_fits(request(), 100)
-        told = self.scheduler.capacity(request(), 100, explain=True)
-        self.assertEqual(counts.podms, tuple((one.podm, one.nodes) for one in told.podms))
-        self.assertTrue(told.nodes <= told.podm_sums)
-        self.assertIsNone(told.site_sums)  # each zone knows only its own amounts
-
     def test_each_detail_says_what_the_one_before_says(self):
         placements, summary, report = (
             self.scheduler.select_destinations(request(), detail=detail).report
