@@ -2,6 +2,7 @@
 """Children that hang, lie, are older or newer, or are above their parent: over real sockets."""
 
 import contextlib
+import json
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.core.deciders import cpus
 from tests.unit.zones.scarce_sites import card, scarce_podm
 from tests.unit.zones.test_tree_as_flat import CORES
-from valence_sched.errors import InventoryIncomplete
+from valence_sched.errors import InventoryIncomplete, ServiceError
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.zone import ZoneSettings
@@ -203,6 +204,18 @@ class TestLyingChildren(ChildrenCase):
 
         top = self.top(self.respond(flood), zones={"offer_deadline_s": 60.0})
         self.check_good(top.select_destinations(ASKED).report, "the answer has more than")
+
+    def test_a_login_that_a_child_refuses_is_not_the_login_of_the_user(self):
+        """The answer was 401: a browser asked its user again, a client renewed its token."""
+        problem = {"type": "t", "title": "t", "status": 401, "detail": "a wrong password",
+                   "code": "unauthenticated"}  # fmt: skip
+        content = json.dumps(problem).encode()
+        head = f"HTTP/1.1 401 Unauthorized\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        top = self.top(self.respond(lambda stream: stream.write(head + content)))
+        refused = "another service refuses the login of this service: a wrong password"
+        for ask in (top.claim_record, top.podm):
+            with self.assertRaisesRegex(ServiceError, refused):
+                ask("bad/x")
 
 
 class TestVersions(ChildrenCase):

@@ -150,6 +150,9 @@ def _answer(route: verbs.Route, call: calls.Call) -> calls.CallResult:
         result = routes.HANDLERS[route.operation](call)
     except (errors.UnknownName, errors.Undecodable) as error:
         raise visibility.visible_error(error, call.user.owner) from None
+    except errors.Unauthenticated as error:  # not the credentials of the user: they were checked
+        text = f"another service refuses the login of this service: {error}"
+        raise errors.ServiceError(text) from None
     answer = result if isinstance(result, calls.CallResult) else calls.CallResult(result)
     return answer._replace(body=call.completed(answer.body))
 
