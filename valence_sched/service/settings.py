@@ -3,6 +3,7 @@
 
 import ipaddress
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
@@ -206,6 +207,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
         _ = settings.proxy_networks
     except ValueError as error:
         raise UsageError(f"{path}: proxies: {error}") from None
+    _refuse(path, _endless_waits(settings))
     _refuse(path, _event_problems(settings.reader_settings))
     baremetal.check_ironic(settings.ironic_settings or baremetal.IronicSettings(), path, "$.ironic")
     if settings.drain is not None:
@@ -228,6 +230,15 @@ def _empty_names(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
     for name in ("requests", "changes", "failures"):
         is_empty = getattr(settings.rate_limits, name) == ""
         yield is_empty, f"rate_limits: {name}: an empty rate: name a rate, or null for no limit"
+
+
+def _endless_waits(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
+    most = threading.TIMEOUT_MAX  # a longer wait fails at once
+    waits = {"limits: queue_s": settings.limits.queue_s, "limits: read_s": settings.limits.read_s}
+    if settings.keystone is not None:
+        waits["keystone: timeout_s"] = settings.keystone.timeout_s
+    for name, seconds in waits.items():
+        yield seconds > most, f"{name} must be at most {most:,.0f}, got {seconds:g}"
 
 
 TOGETHER = "must be set together"
