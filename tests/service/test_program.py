@@ -60,7 +60,7 @@ class TestCheckConfig(ApplicationCase):
             ((), "near_maps: [/nope.yaml]\n", 1, "/nope.yaml: found no such file"),
             ((), "state: ''\n", 2, r"\.yaml: state: an empty name: name a file$"),
             ((), "inventories: ['']\n", 2, r"\.yaml: inventories: an empty name: name a file$"),
-            ((), "limits: {queue_s: 1.0e+308}\n", 2, r"limits: queue_s must be at most 9,.*, got 1e"),
+            ((), "limits: {queue_s: 1.0e+308}\n", 2, r"queue_s must be at most 9,.*, got 1e"),
             ((), "rate_limits: {changes: ''}\n", 2, "rate_limits: changes: an empty rate"),
         ):
             with self.subTest(text):
