@@ -200,8 +200,8 @@ class PlanShrinker:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None and not isinstance(error, Exception):
             self.leave()  # interrupted: the nodes of the plan may be composed
-        if isinstance(error, ClaimLost):
-            error.undone = bool(self._taken)
+        if isinstance(error, ClaimLost) and self._taken:
+            error.undone = True
         self._undo.close()
 
     def leave(self) -> None:
