@@ -173,6 +173,9 @@ class SplicedSnapshot:
         part = evaluate(changed, request, cached.bound, strict=strict)
         cached.evaluation.write(dirty, part)
         cached.evaluation.notes += part.notes
+        # some plug-ins read free amounts only of podms with several pools: there may be none before
+        cached.evaluation.availability_readers |= part.availability_readers
+        cached.evaluation.group_state_readers |= part.group_state_readers
         return len(dirty)
 
 

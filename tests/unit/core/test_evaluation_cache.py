@@ -112,6 +112,26 @@ class TestWork(unittest.TestCase):
 class TestExact(unittest.TestCase):
     """A cached evaluation equals a new one."""
 
+    def test_a_plug_in_that_reads_free_amounts_only_of_a_later_podm_is_asked_again(self):
+        def racks(*pool_counts):
+            return [
+                {"id": f"r{number}", "pools": [{"id": str(n)} for n in range(count)],
+                 "stocks": [{"uri": f"s{n}", "resource": "gib", "total": 9 + 3 * n,
+                             "pools": [str(n)]} for n in range(count)]}
+                for number, count in enumerate(pool_counts)
+            ]  # fmt: skip
+
+        asked = {"stocks": [{"resource": "gib", "amount": 3}]}
+        caching = engine(view(*racks(1, 1)))
+        caching.select_destinations(request(asked))
+        later = racks(1, 2)
+        caching.replace(lean(later[1]))
+        found, new = (
+            one.select_destinations(request(asked, count=8))
+            for one in (caching, engine(view(*later)))
+        )
+        self.assertEqual(new.placements, found.placements)
+
     CHANGES = st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 3), st.booleans()),
         max_size=6,
