@@ -206,8 +206,10 @@ class AtomicFile:
     """A file opened for writing that gets its name only after it is written whole.
 
     Its permissions are ``mode``, by default as for the replaced file, else as for a new file. With
-    ``sync``, it is on disk before it gets its name. A pipe or a terminal is written directly.
-    OSError: it cannot be written; an earlier file of this name is untouched.
+    ``sync``, it is on disk before it gets its name. A pipe, a terminal or an output stream of the
+    program is written directly. A link keeps its place and its target is written, except with
+    ``mode``, which replaces it. OSError: it cannot be written; an earlier file of this name is
+    untouched.
     """
 
     def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:
@@ -216,9 +218,15 @@ class AtomicFile:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         self._temporary = ""
         self.stream: IO[bytes]
+        descriptor = _output_stream(self._path) if mode is None else None
+        if descriptor is not None:
+            self.stream = open(os.dup(descriptor), "wb")  # noqa: SIM115
+            return
         if self._path.exists() and not self._path.is_file():  # a pipe or a device is not replaced
             self.stream = open(self._path, "wb")  # noqa: SIM115
             return
+        if mode is None:
+            self._path = Path(os.path.realpath(file))
         prefix = f".{self._path.name}."
         self.stream = tempfile.NamedTemporaryFile(  # noqa: SIM115
             dir=self._path.parent, prefix=prefix, delete=False
@@ -299,6 +307,15 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
             yield packed
     else:
         yield stream
+
+
+def _output_stream(path: Path) -> int | None:
+    """Return the descriptor of standard output or standard error if a path names it, else None."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+    return None
 
 
 def _usual_mode(path: Path) -> int:

@@ -7,6 +7,7 @@ import os
 import pwd
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from collections.abc import Callable, Iterator, Mapping
@@ -495,6 +496,20 @@ class TestReport(Effects):
                     self.assertEqual(7, done.code, done)
                     self.assert_named(here, "", json.dumps(done.data))
                     self.assertIn("/dev/full: found no space left on device", done.err)
+
+    def test_one_that_is_standard_output_stands_before_the_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out, stream = Path(folder, "out"), Path(folder, "stream")
+            stream.symlink_to("/proc/self/fd/1")  # as /dev/stdout, which a program may replace
+            words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "-f", "json")
+            for program, option in self.FILES:
+                with self.subTest(program, option=option):
+                    done = run_to(program, str(out), None, *words, option, str(stream))
+                    self.assertEqual(0, done.code, done)
+                    report, _, rows = out.read_text().rpartition("\n[\n")
+                    self.assertTrue(report.endswith(("}", "</html>")), report[-20:])
+                    self.assertEqual(1, len(json.loads(f"[{rows}")))
+                    self.assertTrue(stream.is_symlink())
 
     def test_a_decision_that_was_made_before_is_said_to_have_none(self):
         for deed in ("--claim", "--compose"):

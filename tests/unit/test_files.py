@@ -255,6 +255,23 @@ class TestWrite(FilesCase):
         files.write_json({}, os.devnull)
         self.assertFalse(Path(os.devnull).is_file())
 
+    def test_a_link_keeps_its_place_and_a_private_file_replaces_it(self):
+        for target in ("old", "new"):
+            link = self.folder / f"to-{target}"
+            link.symlink_to(target)
+        (self.folder / "old").touch(0o600)
+        for target, mode in (("old", 0o600), ("new", 0o644)):
+            with self.subTest(target):
+                link, old_mask = self.folder / f"to-{target}", os.umask(0o022)
+                self.addCleanup(os.umask, old_mask)
+                files.write_json([], str(link))
+                self.assertEqual((target, "[]\n"), (os.readlink(link), link.read_text()))
+                self.assertEqual(mode, stat.S_IMODE(link.stat().st_mode))
+        with files.atomic(link, mode=0o600) as stream:
+            stream.write(b"secret")
+        self.assertEqual("[]\n", (self.folder / "new").read_text())
+        self.assertFalse(link.is_symlink())
+
     def test_a_file_is_written_with_the_permissions_that_are_asked_for(self):
         file = self.folder / "secret"
         file.touch(0o644)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import IO, NamedTuple, TextIO
 
 from msgspec.structs import replace
@@ -304,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.output == "-":
             _write(lines, sys.stdout.buffer)
         else:
-            with files.atomic(Path(arguments.output).resolve(), sync=False) as file:
+            with files.atomic(arguments.output, sync=False) as file:
                 _write(lines, file)
     except BrokenPipeError:  # the reader of the pipe has stopped
         discard(sys.stdout)
