@@ -234,10 +234,12 @@ def decode_document(
 ) -> tuple[T, list[str]]:
     """Decode a document without its unknown fields, with a warning that names some of them.
 
-    Errors as for :func:`check_schema`; with ``has_digest`` also for a digest of other content.
+    Errors as for :func:`check_schema` and :func:`refuse_duplicate_keys`; with ``has_digest`` also
+    for a digest of other content.
     """
     head = decode(data, DocumentHead, file)
     check_schema(head.schema, head.version, schema, ours, file)
+    refuse_duplicate_keys(data, file)
     if has_digest and head.digest != document_digest(data):
         found, hint = "the digest of other content", "the plan was changed: make it again"
         raise InputError(file, "$.digest", found, "the digest of this plan", hint)

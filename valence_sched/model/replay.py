@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from valence_sched.errors import UnknownName, is_not, must_be
-from valence_sched.model.codec import DocumentHead, check_schema, decode
+from valence_sched.model.codec import DocumentHead, check_schema, decode, refuse_duplicate_keys
 from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGroup
 from valence_sched.model.need import ACCELERATORS
 from valence_sched.model.quantity import number_of
@@ -168,9 +168,10 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
-    """Parse a replay document, with warnings; same errors as :func:`check_schema`."""
+    """Parse a replay document, with warnings; errors as of :func:`decode_document`."""
     head = decode(data, DocumentHead, file)
     warnings = check_schema(head.schema, head.version, SCHEMA, VERSION, file)
+    refuse_duplicate_keys(data, file)
     return decode(data, Replay, file), warnings
 
 

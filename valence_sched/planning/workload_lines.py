@@ -37,8 +37,8 @@ class Cells:
     """Reads the cells of rows; InputError, with the nearest name, if a field does not exist."""
 
     def __init__(self, positions: Positions, file: str) -> None:
-        self._positions = positions
-        self._fields: list[tuple[list[Step], int, Callable[[str], Any]]] = []
+        self._positions, self._file = positions, file
+        self._fields: list[tuple[list[Step], int, Callable[[str, str], Any]]] = []
         self._has_group = any(name.partition(".")[0] == "group" for name in positions)
         for name, (position, factor) in positions.items():
             if name not in TIMES and (name != "id" or self._has_group):
@@ -64,10 +64,12 @@ class Cells:
         ]
         return lambda row: tuple([row[position] for position in others])
 
-    def document(self, row: Row) -> dict[str, Any]:
+    def document(self, number: int, row: Row) -> dict[str, Any]:
+        """Return the request of a line; InputError for a JSON cell with a key twice."""
         document: dict[Step, Any] = {}
+        line = line_place(self._file, number)
         for steps, position, read in self._fields:
-            value = read(row[position].strip())
+            value = read(row[position].strip(), line)
             if value is None:
                 continue
             place = document
@@ -95,8 +97,11 @@ def _steps(name: str, file: str) -> tuple[list[Step], str]:
     return steps, path
 
 
-def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
-    """Return the reader of the cells of a field: None for an empty cell, and for 0 in a trace."""
+def _reader(path: str, factor: float | None) -> Callable[[str, str], Any]:
+    """Return the reader of the cells of a field: None for an empty cell, and for 0 in a trace.
+
+    Its arguments are the cell and the place of the line in messages.
+    """
     kinds = types_at(WorkloadLine, path)
     lists = [kind for kind in kinds if isinstance(kind, inspect.VarTupleType)]
     of_texts = any(isinstance(kind.item_type, inspect.StrType) for kind in lists)
@@ -104,16 +109,18 @@ def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
     numeric = any(isinstance(kind, inspect.IntType | inspect.FloatType) for kind in kinds)
     scale = _scaled(factor or 1.0, whole=whole) if factor is not None and numeric else None
 
-    def read(cell: str) -> Any:
+    def read(cell: str, line: str) -> Any:
         if not cell:
             return None
         if scale is not None:
             return scale(cell) or None
         if cell.startswith(("{", "[")):
             try:
-                return msgspec.json.decode(cell)
+                value = msgspec.json.decode(cell)
             except (msgspec.DecodeError, RecursionError):
                 return cell
+            refuse_duplicate_keys(cell.encode(), line, f"${path}")
+            return value
         if of_texts:
             return [word.strip() for word in cell.split(";") if word.strip()]
         return cell
@@ -289,7 +296,7 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
             found = format_count(len(row), "cell")
             expected = f"{len(names)}, the number of the first line"
             raise InputError(line_place(file, number), "", found, expected)
-        document = functools.partial(cells.document, row)
+        document = functools.partial(cells.document, number, row)
         yield Line(number, arrival(row), departure(row), duration(row), key(row), document)
 
 

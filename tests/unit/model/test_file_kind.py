@@ -65,6 +65,12 @@ class TestKinds(unittest.TestCase):
                     self.assertEqual(f"f: found {found.noun}, expected {wanted} (use {found.use})",
                                      self.refused(parse, written(kind)))  # fmt: skip
 
+    def test_a_key_twice_is_refused_in_each_of_its_own_kind(self):
+        for kind, parse in PARSERS.items():
+            with self.subTest(kind):
+                data = written(kind).removesuffix(b"}") + b', "x": {"y": 1, "y": 2}}'
+                self.assertIn("found the key 'y' twice", self.refused(parse, data))
+
     def test_so_is_one_that_only_a_field_tells(self):
         files = {"flavors": "flavors: []", "policies": "policies: []", "check": "expectations: []",
                  "request": "requests: []", "scenario": "scenarios: []"}  # fmt: skip

@@ -185,6 +185,11 @@ class TestBadLines(unittest.TestCase):
                 "w.jsonl",
             ),
             (
+                "line 2: \\$.properties.processor: found the key 'total_cores' twice",
+                'properties\n"{""processor"": {""total_cores"": 1, ""total_cores"": 2}}"\n',
+                "w.csv",
+            ),
+            (
                 "\\$\\[0\\]: found the key 'count' twice",
                 '[{"flavor":"cores","count":1,"count":9}]',
                 "w.json",
