@@ -293,9 +293,9 @@ class Connection:
     def renew_deadline(self, seconds: float) -> None:
         self.deadline, self.login.is_renewed = Deadline(seconds), False
 
-    def local_path(self, link: str) -> str:
-        """Return the path of a link; InputError if it leads to another host."""
-        host, path = self.resolve(link)
+    def local_path(self, link: str, at: str = "/") -> str:
+        """Return the path of a link in the document ``at`` a path; InputError for another host."""
+        host, path = self.resolve(link, at)
         if host != self.host:
             found = f"a link to {host or 'an invalid host'}"
             raise InputError(path, "", found, f"links to {self.host} only")
@@ -370,6 +370,9 @@ class Connection:
 
     def _follow(self, uri: str, most: int, share: float) -> Answer:
         at = self.root_uri if uri == ROOT else uri
+        is_root = uri in (ROOT, self.root_uri)
+        hint = "if that is the same service, register that address" if is_root else ""
+        location: str | None = None
         for _ in range(MAX_REDIRECTS):
             answer = self.send("GET", at, most, share)
             if len(answer.body) <= most and answer.ends_early:
@@ -381,10 +384,9 @@ class Connection:
             if host != self.host:
                 found = "a redirect without a valid target"
                 found = foreign_phrase(REDIRECT, host) if host else found
-                is_root = uri in (ROOT, self.root_uri)
-                hint = "if that is the same service, register that address" if is_root else ""
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
-        raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
+        last = foreign_phrase(REDIRECT, location or "")
+        raise InputError(uri, "", f"{MAX_REDIRECTS} redirects, lastly {last}", "an answer", hint)
 
     def _plain_transport(self) -> StdlibTransport:
         with self._making:

@@ -344,7 +344,7 @@ class DocumentsTest(FaultsTest):
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
             "a redirect to 'evil.example'": status(302, Location="http://evil.example/x"),
             "a redirect without a valid target": status(302, Location="http://[::1"),
-            "5 redirects": status(302, Location=block),
+            f"5 redirects, lastly a redirect to '{block}'": status(302, Location=block),
             "a larger document": huge,
         }
         for word, act in acts.items():
@@ -411,6 +411,13 @@ class DocumentsTest(FaultsTest):
         )
         self.assertIn("HTTP 307", reading.failure)
         self.assertEqual([], evil.log)
+
+    def test_a_redirect_to_another_scheme_of_this_host_and_port_is_no_loop_without_a_reason(self):
+        server = self.serve(TREE)
+        there = server.url.replace("http:", "https:")
+        server.rules[:] = [lambda it: it.reply(301, b"", {"Location": f"{there}{it.path}"})]
+        said = f"a redirect to '{there}/redfish/v1/', expected an answer"
+        self.failure(server, "Offline", said, "register that address")
 
     def test_a_redirect_on_this_host_is_followed(self):
         moved = {"/moved": TREE[BLOCKS[0]]}
