@@ -5,19 +5,21 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
-from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
-from valence_sched.drivers.fields import NO_NOTES, Json, Resource, objects, text
+from valence_sched.drivers.fields import NO_NOTES, Json, Resource, objects
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
-from valence_sched.drivers.links import LinkedDocuments, collection_pages, link_path, link_paths
+from valence_sched.drivers.links import LinkedDocuments, collection_pages, joined_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
+from valence_sched.model.http import REDIRECT, foreign_phrase
 
 R = TypeVar("R", bound=Resource)
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 CONFLICT, INSUFFICIENT_STORAGE = 409, 507
+#: Statuses of a write that is only redirected; a write that is answered with 303 was done.
+REDIRECTS = (301, 302, 307, 308)
 Uris = Sequence[str]  # of blocks
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
@@ -251,15 +253,18 @@ def refusal(reply: Reply) -> str | None:
     if not messages and state in _FAILED_TASK_STATES:
         texts = map(_message_text, inner if isinstance(inner, list) else [])
         messages = [f"the task ended in state {state}", *filter(None, texts)]
+    if not messages and reply.status in REDIRECTS:
+        messages = [foreign_phrase(REDIRECT, reply.headers.get("Location", ""))]
     if reply.status >= 400 or messages:
-        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or text(task.get("message"))
+        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or task.get("message")
         words = words or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 
 
 def _stanza_responses(body: Any) -> tuple[Json, ...]:
-    stanzas = (body.get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
+    manifest = body.get("Manifest") if isinstance(body, dict) else None
+    stanzas = manifest.get("Stanzas") if isinstance(manifest, dict) else []
     return objects([stanza.get("Response") for stanza in objects(stanzas or [])])
 
 
@@ -296,11 +301,11 @@ def _key(item: Any) -> str:
 class SendResult(NamedTuple):
     """The outcome of a write: the node in its answer, and the reason of a refusal or loss.
 
-    A ``lost`` write may still take effect: it got no answer, or an answer that reports success
-    without a readable node. An ``unsent`` write has no effect. A write that ``goes_on`` was
-    accepted but did not end in time. ``conflicts`` means that another client changed the resource
-    or holds a part of it. ``status`` is the HTTP status of a refusal. ``is_full`` means that the
-    refusal names a lack of room.
+    A ``lost`` write may still take effect: it got no answer, its task monitor is gone, or an answer
+    reports success without a readable node. An ``unsent`` write has no effect. A write that
+    ``goes_on`` was accepted but did not end in time. ``conflicts`` means that another client
+    changed the resource or holds a part of it. ``status`` is the HTTP status of a refusal.
+    ``is_full`` means that the refusal names a lack of room.
     """
 
     node: str | None = None
@@ -366,19 +371,21 @@ def write(
     if goes_on:
         return SendResult(reason="the task did not end in time", goes_on=True)
     found = last.body or {}
+    if reply.status == ACCEPTED and last.status in GONE:  # it may be deleted when the task ends
+        return SendResult(reason=f"the task monitor is gone (HTTP {last.status})", lost=True)
     if why := refusal(last):
         conflicts = last.status in (CONFLICT, PRECONDITION_FAILED)
-        lost, items = last.status in GATEWAY_STATUSES, objects(found.get("Messages") or [])
+        items = objects(found.get("Messages") or [])
         keys = {_key(one) for one in (*_items(found.get("error")), *items)}
         is_full = last.status == INSUFFICIENT_STORAGE or not keys.isdisjoint(_FULL_KEYS)
-        sent = SendResult(reason=why, lost=lost, conflicts=conflicts)
+        sent = SendResult(reason=why, lost=last.status in GATEWAY_STATUSES, conflicts=conflicts)
         return sent._replace(status=last.status, is_full=is_full)
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]
     own = found.get("@odata.id") if is_system else None
     named = (*stanzas, own, last.headers.get("Location"))
     if link := next((it for it in named if it and isinstance(it, str)), None):
-        return SendResult(link_path(urljoin(target, link)))
+        return SendResult(joined_path(target, link))
     return SendResult(reason=_describe(last), lost=True) if last.text else SendResult()
 
 
@@ -389,7 +396,7 @@ def _wait_for_task(
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
-    monitor = link_path(urljoin(target, str(link))) if link else None
+    monitor = joined_path(target, str(link)) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
         try:
@@ -399,7 +406,7 @@ def _wait_for_task(
         if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
             continue
         reply = found
-        state = (reply.body or {}).get("TaskState")
+        state = str((reply.body or {}).get("TaskState"))
         if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
             return reply, False
     return reply, True

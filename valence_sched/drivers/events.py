@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from urllib.parse import urljoin
 
 import msgspec
 
@@ -292,7 +291,7 @@ class EventSubscription:
         link = location or (answer.json(collection).get("@odata.id") if answer.body else None)
         if not isinstance(link, str) or not link:
             raise PodmError("created a subscription without its URI in the answer")
-        return connection.local_path(urljoin(collection, link))
+        return connection.local_path(link, collection)
 
     def _check(self, uri: str) -> None:
         with self._connection(self._timeout_s) as connection:

@@ -5,12 +5,13 @@ An aggregator may omit the path of an agent in its links. Such a short link is f
 there is no document at the link itself.
 """
 
+import contextlib
 import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, ShapeMemo
@@ -309,7 +310,10 @@ def fold_uri(uri: str) -> str:
 
 
 def host_and_path(link: str) -> tuple[str, str]:
-    """Return the host of a URL, with the port unless it is the default port, and the path."""
+    """Return the host of a URL, with the port unless it is the default port, and the path.
+
+    An invalid URL has no host, and is itself the path.
+    """
     try:
         parts = urlsplit(link)
     except ValueError:
@@ -320,10 +324,18 @@ def host_and_path(link: str) -> tuple[str, str]:
 
 def link_path(link: str | None) -> str | None:
     """Return the path of a link to any host, None without a link."""
-    if not link:
-        return None
-    parts = urlsplit(link)
-    return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
+    return path_of(host_and_path(link)[1]) if link else None
+
+
+def joined_path(at: str, link: str) -> str:
+    """Return the path of a link to any host in the answer for the path ``at``.
+
+    >>> joined_path("/redfish/v1/Systems", "https://h:8443/redfish/v1/Systems/1")
+    '/redfish/v1/Systems/1'
+    """
+    with contextlib.suppress(ValueError):  # an invalid URL
+        link = urljoin(at, link)
+    return path_of(host_and_path(link)[1])
 
 
 def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:

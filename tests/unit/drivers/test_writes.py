@@ -10,7 +10,7 @@ from tests.unit.drivers.served import PASSWORD, USER, Server
 from valence_sched.drivers.composer import Reply, write
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Deadline
+from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 
@@ -164,6 +164,48 @@ class TestLogin(Case):
         self.assertEqual(401, session.post(SYSTEMS, {}).status)
 
 
+class TestAnswers(unittest.TestCase):
+    """Answers to a write, and of its task monitor."""
+
+    def write(self, answer, **documents):
+        self.podm = StoredPodm(documents)
+        self.podm.on_post = lambda uri, body: answer
+        return write(self.podm, SYSTEMS, {}, self.podm.patience(), str)
+
+    def test_a_redirected_write_was_not_done(self):
+        for code in (301, 302, 307, 308):
+            sent = self.write(Reply(code, {"Location": "https://h/S/1"}, None))
+            self.assertTrue(sent.refused)
+            self.assertEqual(f"HTTP {code}: a redirect to 'https://h/S/1'", sent.reason)
+        self.assertEqual("/S/1", self.write(Reply(303, {"Location": "/S/1"}, None)).node)
+
+    def test_an_invalid_location_leads_to_no_document(self):
+        for link in ("http://[bad/S/1", "//[bad", "http://[x]y/S/1"):
+            sent = self.write(Reply(201, {"Location": link}, None))
+            self.assertEqual((True, 404), (sent.succeeded, self.podm.get(sent.node).status))
+            self.assertTrue(self.write(Reply(202, {"Location": link}, None)).lost)
+
+    def test_a_reason_of_any_type_and_length_is_told(self):
+        for message in (["in use"], {"text": "in use"}, "in use" + " again" * 1000):
+            sent = self.write(Reply(400, {}, {"message": message}))
+            self.assertTrue(sent.refused)
+            self.assertIn("in use", sent.reason)
+        for manifest in (["x"], "x", {"Stanzas": "x"}):
+            self.assertTrue(self.write(Reply(200, {}, {"Manifest": manifest})).succeeded)
+
+    def test_a_monitor_that_is_gone_proves_nothing(self):
+        for code in (404, 410):
+            sent = self.write(Reply(202, {"Location": "/T/1"}, None), **{"/T/1": code})
+            self.assertEqual((True, f"the task monitor is gone (HTTP {code})", 0),
+                             (sent.lost, sent.reason, sent.status))  # fmt: skip
+
+    def test_a_state_of_another_type_ends_a_task(self):
+        for state in (["Running"], {"State": "Running"}, 1, None):
+            task = {"TaskState": state}
+            sent = self.write(Reply(202, {"Location": "/T/1"}, None), **{"/T/1": task})
+            self.assertTrue(sent.succeeded)
+
+
 class Busy(StoredPodm):
     """Answers this number of POSTs as busy."""
 
@@ -206,3 +248,18 @@ class TestBusy(unittest.TestCase):
             podm = Busy(1)
             self.assertTrue(podm.write(is_undone).refused)
             self.assertEqual(1, len(podm.bodies))
+
+    def test_a_task_without_a_pause_is_not_read_without_end(self):
+        now = [0.0]
+
+        def sleep(seconds):
+            now[0] += seconds
+
+        for told in ("0", "0.001", "Thu, 01 Jan 1970 00:00:00 GMT"):
+            patience, pauses = Patience(600, lambda: now[0], sleep), 0
+            while patience.pause({"Retry-After": told}):
+                pauses += 1
+            self.assertLess(pauses, 200)
+        now[0] = 0.0
+        Patience(600, lambda: now[0], sleep).pause({"Retry-After": "0.2"})
+        self.assertEqual(0.2, now[0])

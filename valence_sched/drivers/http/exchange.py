@@ -162,11 +162,15 @@ class Patience:
         return self.pause({"Retry-After": str(max(pause_s, self._pause))})
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
-        """Sleep for the time that ``headers`` request; return False if the deadline passes."""
+        """Sleep for the time that ``headers`` request; return False if the deadline passes.
+
+        Less than the first pause counts as no request: it would be a read without end.
+        """
         left = self._until - self._clock()
         if left <= 0:
             return False
-        self._sleep(min(left, retry_after_s(headers or {}, self._pause)))
+        pause_s = retry_after_s(headers or {}, 0.0)
+        self._sleep(min(left, self._pause if pause_s < FIRST_PAUSE_S else pause_s))
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_S)
         return True
 

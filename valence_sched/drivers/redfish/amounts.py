@@ -163,7 +163,7 @@ class AmountComposer:
             named = {
                 fold_uri(uri): Grant(uri, size_of(json) or 0.0)
                 for _, uri, json in self._existing(request)
-                if fold_uri(uri) not in known and request.names(json.get("Name"), uri)
+                if fold_uri(uri) not in known and request.names(_name(json), uri)
             }
             found = list(named.values())
             if not found:
@@ -196,7 +196,7 @@ class AmountComposer:
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for _, uri, json in () if known else self._existing(request):
-            if request.names(json.get("Name"), uri):
+            if request.names(_name(json), uri):
                 found[fold_uri(uri)] = Grant(uri, size_of(json) or 0.0)
         wanted = known or request.made_grants
         where = ", ".join(dict.fromkeys(it.uri for it in wanted))
@@ -208,7 +208,7 @@ class AmountComposer:
         """Return unnamed chunks and volumes with the size of an amount."""
         existing = self._existing(request)
         sized = ((uri, json) for grant, uri, json in existing if size_of(json) == grant.amount)
-        return [*dict.fromkeys(uri for uri, json in sized if not own_name(json.get("Name"), uri))]
+        return [*dict.fromkeys(uri for uri, json in sized if not own_name(_name(json), uri))]
 
     def _existing(self, request: CompositionRequest) -> Iterator[tuple[Grant, str, Json]]:
         """Yield the chunks and volumes in the collection for each amount."""
@@ -277,7 +277,7 @@ class AmountComposer:
             if new := sorted(uri for uri in members if fold_uri(uri) not in old):
                 break
         names = ((uri, composer.get_document(self._session, uri)) for uri in new)
-        named = [uri for uri, it in names if it is not None and request.names(it.get("Name"), uri)]
+        named = [uri for uri, it in names if it is not None and request.names(_name(it), uri)]
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or ((answered or new) if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
@@ -305,7 +305,7 @@ class AmountComposer:
 
     def _is_ours(self, one: Grant, request: CompositionRequest) -> bool:
         json = listed_document(self._session, one.uri) or {}
-        name, is_size = json.get("Name"), size_of(json) == one.amount
+        name, is_size = _name(json), size_of(json) == one.amount
         is_named = request.names(name, one.uri) or (is_size and not own_name(name, one.uri))
         return bool(json) and is_named
 
@@ -339,6 +339,10 @@ def _chunks(service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant)
     if modules := domain.part(schema.MemorySet, first, "").modules if first else ():
         body["InterleaveSets"] = [{"Memory": {"@odata.id": module}} for module in modules]
     return Source(stock, target, body, _CHUNK)
+
+
+def _name(json: Json) -> str | None:
+    return schema.Volume("", json, NO_NOTES).name
 
 
 def size_of(json: Json) -> float | None:

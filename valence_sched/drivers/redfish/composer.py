@@ -94,7 +94,7 @@ class BlockReservations:
             reply = self._session.patch(uri, body)
             if reply.status in (composer.PRECONDITION_FAILED, composer.PRECONDITION_REQUIRED):
                 present = self._reader.block(uri)
-                if present is None or present.json[status] != block.json[status]:
+                if present is None or present.json.get(status) != block.json[status]:
                     return False
                 reply = self._session.patch(uri, body)
             after = self._reader.block_of_reply(uri, reply)

@@ -25,7 +25,7 @@ from valence_sched.drivers.http.exchange import (
     retry_after_s,
 )
 from valence_sched.drivers.http.sushy_transport import SushyTransport
-from valence_sched.errors import PodmError
+from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registration import Registration
 
 SYSTEMS, TASK = "/redfish/v1/Systems", "/redfish/v1/TaskService/TaskMonitors/1"
@@ -43,6 +43,13 @@ class ConnectionTest(unittest.TestCase):
 
     def sent(self, method):
         return sum(m == method and p != SESSIONS for m, p in self.server.log)
+
+    def test_a_link_that_is_no_url_has_no_path(self):
+        connection = self.connect()
+        self.assertEqual(f"{SYSTEMS}/1", connection.local_path("1", f"{SYSTEMS}/"))
+        for link in ("http://[bad/1", "//[bad"):
+            with self.assertRaisesRegex(InputError, "a link to an invalid host"):
+                connection.local_path(link, SYSTEMS)
 
     def test_a_write_is_sent_once_whatever_comes_back(self):
         answers = (

@@ -250,6 +250,19 @@ class TestReadBack(unittest.TestCase):
         found = podm.composer.read_node(request)
         self.assertEqual(("left", (one,)), (found.state, found.amounts))
 
+    def test_an_amount_whose_monitor_is_gone_may_exist(self):
+        podm = Service(**{"/T/1": 404})
+
+        def create(uri, body):
+            podm.create(uri, {"Name": 7, "MemoryChunkSizeMiB": 1024})  # not the requested name
+            return Reply(202, {"Location": "/T/1"}, None)
+
+        podm.on_post = create
+        found = podm.ask()
+        self.assertEqual("unknown", found.state)
+        self.assertIn(f"{podm.chunks[0]} appeared after the request", found.reason)
+        self.assertIn("may belong to the node", podm.composer.read_node(NODE).reason)
+
     def test_a_nameless_amount_of_the_same_size_may_be_made_for_an_absent_node(self):
         podm = Service()
         uris = [podm.add(CHUNKS, **chunk()) for _ in range(2)]

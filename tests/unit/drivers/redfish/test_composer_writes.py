@@ -481,6 +481,9 @@ class TestReservations(unittest.TestCase):
         podm = self.podm()
         podm.on_patch = lambda uri, body: podm.drop(uri) and Reply(412, {}, None)
         self.assertIs(False, self.reservations.reserve(NODE))
+        podm = self.podm()
+        podm.on_patch = lambda uri, body: podm.documents[uri].clear() or Reply(412, {}, None)
+        self.assertIs(False, self.reservations.reserve(NODE))
 
     def test_only_what_was_reserved_here_is_cleared_and_only_once(self):
         podm = self.podm(_3=shared())
