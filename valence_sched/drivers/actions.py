@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import Session, Watch, get_document
@@ -34,10 +35,11 @@ def action_target(json: Json, name: str) -> str | None:
 def action_parameters(session: Session, action: Json) -> Mapping[str, tuple[str, ...]]:
     """Return the allowed values of each stated parameter; empty if the action states none.
 
-    The action itself states them, or its ActionInfo; a parameter without a list has no values.
+    The action itself states them, or its ActionInfo; a parameter without a readable list has no
+    values.
     """
     found = {
-        key.removesuffix(_ALLOWED): words(value)
+        key.removesuffix(_ALLOWED): _values(value)
         for key, value in action.items()
         if key.endswith(_ALLOWED)
     }
@@ -45,8 +47,15 @@ def action_parameters(session: Session, action: Json) -> Mapping[str, tuple[str,
     uri = info.get("@odata.id") if isinstance(info, dict) else info
     json = get_document(session, link_path(uri)) if isinstance(uri, str) else None
     for parameter in objects((json or {}).get("Parameters") or []):
-        found.setdefault(str(parameter.get("Name")), words(parameter.get("AllowableValues")))
+        found.setdefault(str(parameter.get("Name")), _values(parameter.get("AllowableValues")))
     return found
+
+
+def _values(stated: Any) -> tuple[str, ...]:
+    try:
+        return words(stated)
+    except ValueError:
+        return ()
 
 
 _STATES = {"on": True, "poweringon": True, "off": False, "poweringoff": False}

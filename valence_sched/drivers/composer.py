@@ -231,8 +231,18 @@ def live_documents(session: Session) -> LinkedDocuments:
 
 
 def member_uris(session: Session, collection: str | None) -> Iterator[str]:
-    """Yield the URIs of all members of a collection; errors as for :func:`get_document`."""
-    for page in collection_pages(functools.partial(get_document, session), collection):
+    """Yield the URIs of all members of a collection; PodmError for an unreadable or missing page.
+
+    A missing collection has no members.
+    """
+
+    def read(uri: str) -> Json | None:
+        json = get_document(session, uri)
+        if json is None and uri != collection:
+            raise PodmError(f"{uri}: found no such document, expected a page of {collection}")
+        return json
+
+    for page in collection_pages(read, collection):
         yield from link_paths(page.members)
 
 

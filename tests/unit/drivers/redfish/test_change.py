@@ -401,6 +401,12 @@ class TestPower(unittest.TestCase):
         podm.composer.set_power("/S/1", True, quiet)
         self.assertEqual([{"ResetType": "ForceOn"}], podm.bodies)
 
+    def test_allowed_values_that_cannot_be_read_allow_all(self):
+        for allowed in ((True,), ({"Value": "On"}, "ForceOn"), ("x" * 2000,)):
+            podm = self.service(*allowed, power="Off")
+            podm.composer.set_power("/S/1", True, quiet)
+            self.assertEqual([{"ResetType": "On"}], podm.bodies)
+
     def test_a_power_state_that_is_not_reached_is_one_line(self):
         for allowed, reason in (
             (("GracefulShutdown",), "/S/1 is not Off: GracefulShutdown has had no effect"),

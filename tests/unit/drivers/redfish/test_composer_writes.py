@@ -116,6 +116,15 @@ class TestLost(unittest.TestCase):
                 )
                 self.assertEqual("composed", podm.ask(PLAIN).state)
 
+    def test_a_list_with_a_missing_page_proves_no_absence(self):
+        podm = Service()
+        podm.documents["/S"] = {"Members": [], "Members@odata.nextLink": "?page=2"}
+        found = podm.composer.read_node(PLAIN)
+        reason = "could not be read back: /S?page=2: found no such document, expected a page of /S"
+        self.assertEqual(("unknown", reason), (found.state, found.reason))
+        podm.documents["/S?page=2"] = {"Members": []}
+        self.assertEqual("absent", podm.composer.read_node(PLAIN).state)
+
     def test_a_monitor_that_answers_later_is_waited_for(self):
         podm = Service(**{"/T/1": 503})
         podm.on_post = lambda uri, body: Reply(202, {"Location": "/T/1"}, None)
