@@ -20,7 +20,7 @@ from cliff import app, command
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from valence_sched.errors import SchedulerError, one_line, suggest
+from valence_sched.errors import SchedulerError, one_line, plain_reason, suggest
 from valence_sched.streams import discard, escape_logs, print_message, printing
 from valence_sched_cli.base import PodmCommand
 from valence_sched_cli.late import argcomplete
@@ -81,9 +81,16 @@ class Shell(app.App):
         return parser
 
     def configure_logging(self) -> None:
-        """Log to standard error like ``openstack``: warnings, with -q only errors."""
+        """Log to standard error like ``openstack``: warnings, with -q only errors.
+
+        SchedulerError: the log file cannot be opened.
+        """
         logging.raiseExceptions = False  # the command itself reports a failed log
-        super().configure_logging()
+        try:
+            super().configure_logging()
+        except OSError as error:
+            line = f"--log-file {self.options.log_file}: {plain_reason(error)}"
+            raise SchedulerError(one_line(line)) from None
         root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
         root.handlers[-1].setLevel(LEVELS.get(verbose_level, logging.DEBUG))

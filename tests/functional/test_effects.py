@@ -412,6 +412,11 @@ class TestOutputs(Effects):
 
         self.each(check)
 
+    def test_a_log_file_that_cannot_be_opened_is_named_with_its_option(self):
+        for file, found in (("/nowhere/log", "no such file or directory"), ("/", "is a directory")):
+            done = run(OURS, "--log-file", file, "podm", "flavor", "list")
+            self.assertEqual((1, "", f"--log-file {file}: {found}\n"), tuple(done))
+
     def test_a_column_that_is_none_is_refused_before(self):
         def check(row: Row, _here: Here, words: Words, _name: str) -> None:
             if row.prints and "-c" not in words:
