@@ -377,7 +377,7 @@ def write(
         sent = getattr(error, "sent", True)
         return SendResult(reason=f"no reply: {error}", lost=sent, unsent=not sent)
     watch("answered")
-    last, goes_on = _wait_for_task(session, target, reply, patience, watch)
+    last, goes_on = wait_for_task(session, target, reply, patience, watch)
     if goes_on:
         return SendResult(reason="the task did not end in time", goes_on=True)
     found = last.body or {}
@@ -399,7 +399,7 @@ def write(
     return SendResult(reason=_describe(last), lost=True) if last.text else SendResult()
 
 
-def _wait_for_task(
+def wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
     """Return the last reply, and whether the task still runs; ignore failed reads of the task."""

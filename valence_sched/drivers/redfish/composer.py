@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from valence_sched.drivers import actions, composer
 from valence_sched.drivers.composer import AmountChange, Change, SendResult, Session, Uris, Watch
-from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.http.exchange import LATE_READS, MakePatience
+from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.http.exchange import GONE, LATE_READS, MakePatience
 from valence_sched.drivers.links import ROOT, fold_uri
 from valence_sched.drivers.redfish import hot_plug, methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
@@ -29,8 +29,8 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult, Gra
 class BlockReservations:
     """The ``Reserved`` flags of blocks; a flag is cleared only if this client has set it."""
 
-    def __init__(self, session: Session, reader: NodeReader) -> None:
-        self._session, self._reader = session, reader
+    def __init__(self, session: Session, reader: NodeReader, patience: MakePatience) -> None:
+        self._session, self._reader, self._patience = session, reader, patience
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -91,18 +91,26 @@ class BlockReservations:
         # Some services replace the whole object, so all of it is sent.
         body = {status: dict(block.json[status], Reserved=reserved)}
         try:
-            reply = self._session.patch(uri, body)
+            reply = self._patch(uri, body)
             if reply.status in (composer.PRECONDITION_FAILED, composer.PRECONDITION_REQUIRED):
                 present = self._reader.block(uri)
                 if present is None or present.json.get(status) != block.json[status]:
                     return False
-                reply = self._session.patch(uri, body)
+                reply = self._patch(uri, body)
             after = self._reader.block_of_reply(uri, reply)
             if after is None and verify:
                 after = self._reader.block(uri)
         except PodmError:
             return False
         return after is not None and after.reserved == reserved
+
+    def _patch(self, uri: str, body: Json) -> composer.Reply:
+        sent = self._session.patch(uri, body)
+        return composer.wait_for_task(self._session, uri, sent, self._patience(), _ignore)[0]
+
+
+def _ignore(_state: str) -> None:
+    """Show no state."""
 
 
 class RedfishNode:
@@ -162,7 +170,7 @@ class RedfishComposer:
         self._session, self._patience, self._methods = session, patience, own
         self._known_capabilities: methods.ComposeCapabilities | None = None
         self._reader = NodeReader(session, self._capabilities)
-        self._block_reservations = BlockReservations(session, self._reader)
+        self._block_reservations = BlockReservations(session, self._reader, patience)
         self._amounts = AmountComposer(session, patience)
         system = RedfishNode(session, self._reader, own_changes)
         self._changer = BlockChanger(session, patience, system)
@@ -195,8 +203,7 @@ class RedfishComposer:
     def preview(self, request: CompositionRequest) -> str | None:
         if (target := methods.read_capabilities(self._session).compose_target) is None:
             raise PodmError("the service has no Compose action for a preview")
-        body = methods.manifest_body(request, "Preview")
-        return composer.refusal(self._session.post(target, body))
+        return composer.refusal(self._ask(target, request, "Preview"))
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action if it composes the node, else by the flag on each block."""
@@ -204,11 +211,20 @@ class RedfishComposer:
             return False
         if target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
-        reply = self._session.post(target, methods.manifest_body(request, "PreviewReserve"))
+        reply = self._ask(target, request, "PreviewReserve")
         if problem := composer.refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
         return self._reservation is not None
+
+    def _ask(self, target: str, request: CompositionRequest, kind: str) -> composer.Reply:
+        """POST to the Compose action and wait for its task; PodmError without the result of it."""
+        session, patience = self._session, self._patience()
+        sent = session.post(target, methods.manifest_body(request, kind))
+        last, goes_on = composer.wait_for_task(session, target, sent, patience, _ignore)
+        if goes_on or (sent.status == composer.ACCEPTED and last.status in GONE):
+            raise PodmError(f"{target}: found no result of the accepted {kind}")
+        return last
 
     def unreserve(self, request: CompositionRequest) -> None:
         """Clear the flags; a reservation by action expires."""

@@ -272,6 +272,25 @@ class TestByAction(unittest.TestCase):
         self.assertEqual(([ACTION], "Preview"), (podm.sent("POST"), podm.bodies[0]["RequestType"]))
         self.assertIsNone(self.podm(None).composer.preview(PLAIN))
 
+    def test_the_task_of_a_preview_or_reservation_is_waited_for(self):
+        podm = self.podm(None)
+        podm.on_post = lambda uri, sent: Reply(202, {"Location": "/T/1"}, None)
+        failed = {"TaskState": "Exception", "Messages": [{"Message": "in use"}]}
+        podm.documents["/T/1"] = {"TaskState": "Running"}
+        podm.meanwhile = [str, lambda: podm.documents.update({"/T/1": failed})]
+        why = "HTTP 200: the task ended in state Exception; in use"
+        self.assertEqual(why, podm.composer.preview(PLAIN))
+        podm.documents["/T/1"] = {"ReservationId": "r-1"}
+        self.assertIs(True, podm.composer.reserve(PLAIN))
+        for task in ({"TaskState": "Running"}, 404):
+            podm.documents["/T/1"] = task
+            for ask, kind in (
+                (podm.composer.preview, "Preview"),
+                (podm.composer.reserve, "PreviewReserve"),
+            ):
+                with self.assertRaisesRegex(PodmError, f"no result of the accepted {kind}$"):
+                    ask(PLAIN)
+
     def test_without_the_action_there_is_nothing_to_ask(self):
         podm = Service()
         with self.assertRaisesRegex(PodmError, "^the service has no Compose action for a preview$"):
@@ -376,7 +395,8 @@ class TestReservations(unittest.TestCase):
         return self.podm_
 
     def process(self) -> BlockReservations:
-        return BlockReservations(self.podm_, NodeReader(self.podm_, lambda: CAPABILITIES))
+        reader = NodeReader(self.podm_, lambda: CAPABILITIES)
+        return BlockReservations(self.podm_, reader, self.podm_.patience)
 
     def flags(self) -> list[object]:
         documents = self.podm_.documents
@@ -419,6 +439,21 @@ class TestReservations(unittest.TestCase):
         podm = self.podm()
         podm.on_patch = lambda uri, body: podm.refuse() if uri == "/B/2" else podm.change(uri, body)
         self.assertIs(False, self.reservations.reserve(NODE))
+        self.assertEqual([False] * 3, self.flags())
+
+    def test_the_task_of_a_flag_is_waited_for(self):
+        podm = self.podm()
+
+        def accept(uri, body):
+            podm.documents["/T/1"] = {"TaskState": "Running"}
+            done = {"/T/1": {"TaskState": "Completed"}}
+            podm.meanwhile = [lambda: podm.change(uri, body) and podm.documents.update(done)]
+            return Reply(202, {"Location": "/T/1"}, None)
+
+        podm.on_patch = accept
+        self.assertIs(True, self.reservations.reserve(NODE))
+        self.assertEqual([True] * 3, self.flags())
+        self.reservations.unreserve(NODE)
         self.assertEqual([False] * 3, self.flags())
 
     def test_one_whose_reply_is_lost_may_be_reserved_and_is_cleared_too(self):
