@@ -353,7 +353,7 @@ class TestNodeChanges:
         self.assertFalse(usage(self.one).blocks)
 
     def test_power_is_noted_in_the_history(self):
-        for ttl_s, left_off in ((TTL_S, 0), (1e-6, 1)):
+        for ttl_s, left_off in ((TTL_S, 0), (0.0, 1)):
             node = self.changes.shut_down(self.node, ttl_s)
             self.assertEqual("shut down", self.one.events(self.claim)[-1].kind)
             self.assertEqual(([node] * left_off, []), self.changes.overdue([node]))
