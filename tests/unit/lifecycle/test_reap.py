@@ -63,7 +63,7 @@ class TestReaping(ScriptedCase):
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
                     self.begin()
-                    self.store.claims.start_composing(self.claim.id, 1e-6)
+                    self.store.claims.start_composing(self.claim.id, 0.0)
                     self.store.claims.note_reserving(self.claim.id)
                     scripted = Scripted(read_node=read_node)
                     ((kind, text),) = self.reap(scripted, dry_run=dry_run)
@@ -77,7 +77,7 @@ class TestReaping(ScriptedCase):
     def test_a_dry_run_frees_no_claim_whose_time_is_over(self):
         for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
             self.begin()
-            self.store.claims.renew(self.claim.id, 1e-6)
+            self.store.claims.renew(self.claim.id, 0.0)
             done = self.reap(Scripted(), dry_run=dry_run)
             self.assertEqual([("claim", "expired: freed its holds")], done)
             self.assertEqual(state, self.state())
@@ -408,7 +408,7 @@ class TestClaims(ReapCase):
     def test_claims_of_several_pod_managers_name_them(self):
         self.store.remember(podm("q"))
         claim = self.store.claims.create([part("p", 1, "c1"), part("q", 1, "c0")])
-        self.store.claims.renew(claim.id, 1e-6)
+        self.store.claims.renew(claim.id, 0.0)
         done = "expired: freed its holds"
         expected = [Action(kind="claim", id=claim.id, podm="p, q", done=done)]
         self.assertEqual(expected, self.reap(Noting()))

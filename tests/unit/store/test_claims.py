@@ -358,7 +358,7 @@ class TestStates:
             self.one.claims.renew(self.claim.id)
 
     def test_what_is_being_composed_is_not_freed_by_time(self):
-        self.one.claims.start_composing(self.claim.id, 0.001)
+        self.one.claims.start_composing(self.claim.id, 0.0)
         self.assertEqual([], list(self.one.claims.reap()))
         (stuck,) = self.one.claims.list_stuck()
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
@@ -500,20 +500,20 @@ class TestTimes:
 
     def test_one_that_was_renewed_for_a_moment_is_over_after_it(self):
         claim = self.held()
-        self.claims.renew(claim.id, 1e-6)
+        self.claims.renew(claim.id, 0.0)
         self.claims.expire()
         self.assertEqual("EXPIRED", self.claims.show(claim.id).state)
         self.assertFalse(usage(self.one))
 
     def test_renewing_what_is_composed_makes_it_no_prey_of_time(self):
         claim = self.held()
-        begun = self.claims.start_composing(claim.id, 1e-6)
+        begun = self.claims.start_composing(claim.id, 0.0)
         self.assertAlmostEqual(0.0, self.left_s(begun), delta=SOON_S)
         self.assertEqual([claim.id], [one.id for one in self.claims.list_stuck()])
         renewed = self.claims.renew(claim.id, 6000.0)
         self.assertAlmostEqual(6000.0, self.left_s(renewed), delta=SOON_S)
         self.assertEqual([], self.claims.list_stuck())
-        self.claims.renew(claim.id, 1e-6)
+        self.claims.renew(claim.id, 0.0)
         self.claims.expire()
         self.assertEqual("COMPOSING", self.claims.show(claim.id).state)
 
@@ -523,14 +523,14 @@ class TestTimes:
 
     def test_what_was_composed_never_ends_by_time(self):
         claim = self.held()
-        self.claims.start_composing(claim.id, 1e-6)
+        self.claims.start_composing(claim.id, 0.0)
         node = ComposedNode(id="n", podm="p", uri="/S/1", claim=claim.id, blocks=("c0",))
         self.assertIsNone(self.claims.finish_composing(claim.id, [node]).expires_at)
         self.assertEqual(([], []), (self.claims.list_stuck(), list(self.claims.reap())))
 
     def test_reaping_tells_what_ended_and_what_goes_on_and_leaves_the_rest(self):
         late, kept, composing = self.held("c0"), self.held("c1"), self.held("c2")
-        self.claims.start_composing(composing.id, 1e-6)
+        self.claims.start_composing(composing.id, 0.0)
         expire(self, late)
         for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
             (reaped,) = self.claims.reap(dry_run=dry_run)

@@ -338,7 +338,7 @@ class TestNodeChanges:
             self.changes.start_detaching(f"{self.node}x", ["c0"], TTL_S)
 
     def test_a_change_that_takes_too_long_is_found_and_a_node_without_it_is_not(self):
-        self.changes.start_attaching(self.node, self.held("c1"), 1e-6)
+        self.changes.start_attaching(self.node, self.held("c1"), 0.0)
         (stuck,) = self.one.claims.list_stuck()
         self.assertEqual((self.claim, "ATTACHING"), (stuck.id, stuck.state))
         with self.assertRaisesRegex(ClaimState, "reap the claim after it expires"):

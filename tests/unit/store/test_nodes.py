@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import DECISION, backdate, part, podm
+from tests.unit.store.site import DECISION, backdate, expire, part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import InUse, UnknownName
@@ -133,7 +133,7 @@ class TestUsage:
         self.assertEqual({}, self.one.usages(["q"]))
 
     def test_a_claim_whose_time_is_over_holds_nothing(self):
-        self.one.claims.create([part("p", 1, "c0")], ttl_s=1e-6)
+        expire(self, self.one.claims.create([part("p", 1, "c0")]))
         self.assertEqual({}, self.one.usages(["p"]))
 
     def test_the_nodes_to_be_of_an_owner_or_a_group_are_listed_in_order(self):
