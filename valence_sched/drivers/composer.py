@@ -400,7 +400,11 @@ def write(
 
 
 def wait_for_task(
-    session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
+    session: Session,
+    target: str,
+    reply: Reply,
+    patience: Patience,
+    watch: Watch = lambda _state: None,
 ) -> tuple[Reply, bool]:
     """Return the last reply, and whether the task still runs; ignore failed reads of the task."""
     if reply.status != ACCEPTED:

@@ -106,11 +106,7 @@ class BlockReservations:
 
     def _patch(self, uri: str, body: Json) -> composer.Reply:
         sent = self._session.patch(uri, body)
-        return composer.wait_for_task(self._session, uri, sent, self._patience(), _ignore)[0]
-
-
-def _ignore(_state: str) -> None:
-    """Show no state."""
+        return composer.wait_for_task(self._session, uri, sent, self._patience())[0]
 
 
 class RedfishNode:
@@ -221,7 +217,7 @@ class RedfishComposer:
         """POST to the Compose action and wait for its task; PodmError without the result of it."""
         session, patience = self._session, self._patience()
         sent = session.post(target, methods.manifest_body(request, kind))
-        last, goes_on = composer.wait_for_task(session, target, sent, patience, _ignore)
+        last, goes_on = composer.wait_for_task(session, target, sent, patience)
         if goes_on or (sent.status == composer.ACCEPTED and last.status in GONE):
             raise PodmError(f"{target}: found no result of the accepted {kind}")
         return last
