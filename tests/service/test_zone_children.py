@@ -125,26 +125,26 @@ class TestSilentChildren(ChildrenCase):
 
     def test_a_child_that_is_not_active_is_not_asked(self):
         """S54: its reason is shown."""
-        top = self.zones.start("top", [podm("own")])
         report = ZoneReport(is_active=False, failures=3, reason="it failed three times")
-        self.zones.add_child("top", "off", self.good, report)
+        children = {"off": {"url": self.good, "report": report}}
+        top = self.zones.start("top", [podm("own")], children)
         found = scheduler(top).select_destinations(ASKED).report
         self.assertEqual(["own"], chosen(found))
         self.assertEqual("it failed three times", found.zones.silent[0].reason)
 
     def test_a_child_whose_password_is_missing_is_skipped_and_the_others_are_asked(self):
         """S58: the reason names the variable."""
-        top = self.zones.start("top", (), {"good": self.good})
         password = PasswordReference(env="NOT_SET_ANYWHERE")
-        self.zones.add_child("top", "bad", self.good, username="u", password=password)
+        bad = {"url": self.good, "username": "u", "password": password}
+        top = self.zones.start("top", (), {"good": self.good, "bad": bad})
         self.check_good(scheduler(top).select_destinations(ASKED).report, "NOT_SET_ANYWHERE")
 
     def test_a_child_whose_capabilities_rule_the_request_out_is_not_asked(self):
         asked = []
         url = self.enterContext(child_server(lambda path, _query: asked.append(path)))
-        top = self.zones.start("top", [podm("own", capabilities={"tier": ["gold"]})])
         info = ZoneInfo(name="bad", capabilities={"tier": ("silver",)})
-        self.zones.add_child("top", "bad", url, ZoneReport(is_active=True, info=info, reason=""))
+        bad = {"url": url, "report": ZoneReport(is_active=True, info=info, reason="")}
+        top = self.zones.start("top", [podm("own", capabilities={"tier": ["gold"]})], {"bad": bad})
         wanted = replace(ASKED, capabilities={"tier": ("gold",)})
         report = scheduler(top).select_destinations(wanted).report
         self.assertEqual(["own"], chosen(report))

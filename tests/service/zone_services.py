@@ -39,14 +39,16 @@ class ZoneServices:
         self,
         name: str,
         podms: Sequence[Mapping[str, Any]] = (),
-        children: Mapping[str, str] | None = None,
+        children: Mapping[str, str | Mapping[str, Any]] | None = None,
         zones: Mapping[str, Any] | None = None,
         served: Sequence[ServedPodm] = (),
         **settings: Any,
     ) -> str:
-        """Start a zone with its own pod managers and with children by URL; return its URL.
+        """Start a zone with its own pod managers and with children; return its URL.
 
-        Its pod managers are recorded, or ``served`` pod managers that are registered and read.
+        Its pod managers are recorded, or ``served`` pod managers that are registered and read. A
+        child is a URL or the arguments of `add_child`, whose report stands for the first interval:
+        one that is added to a running zone can be polled before its report is recorded.
         """
         folder = self.folder / name
         folder.mkdir()
@@ -57,11 +59,13 @@ class ZoneServices:
         with Store(self.state(name)) as store:
             for podm in served:
                 store.register(Registration(name=podm.id, url=podm.url))
-        for child, url in (children or {}).items():
-            self.add_child(name, child, url)
-        words = {"enable_zone_routing": True, "offer_deadline_s": 20.0, **(zones or {})}
+        for child, words in (children or {}).items():
+            self.add_child(name, child, **({"url": words} if isinstance(words, str) else words))
+        routing = ZoneSettings(
+            **{"enable_zone_routing": True, "offer_deadline_s": 20.0, **(zones or {})}
+        )
         chosen = ServiceSettings(
-            state=self.state(name), inventories=inventories, zones=ZoneSettings(**words), **settings
+            state=self.state(name), inventories=inventories, zones=routing, **settings
         )
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         environ = dict.fromkeys(homes, str(folder))
