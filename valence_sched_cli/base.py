@@ -10,7 +10,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -86,6 +86,7 @@ class PodmCommand:
                 argparse.ArgumentParser(prog_name).exit(2, message + "\n")
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(parsing.refuse, parser)  # type: ignore[method-assign]
+        parsing.refuse_first_words(parser)
         parser._print_message = streams.print_message  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(parsing.CommandHelp, examples=self.examples)
         for action in (None, "store"):
@@ -215,6 +216,18 @@ class PodmCommand:
             return
         with streams.printing(stdout), streams.escaping(stdout):
             emit(stdout)
+
+    @contextlib.contextmanager
+    def writing(self, kind: str, file: str) -> Iterator[None]:
+        """Record the change of a file by a ``with`` block; an interrupt may leave it unchanged."""
+        before = _file_version(file)
+        try:
+            with self.effects.change(kind, file, "may be written", "is written"):
+                yield
+        except KeyboardInterrupt:
+            if _file_version(file) == before:
+                self.effects.forget(kind, file)
+            raise
 
     def page_writer(self, args: Args) -> contextlib.AbstractContextManager[Callable[..., None]]:
         """Open the file of --html before any effect; yield a function that writes the page."""
@@ -542,3 +555,10 @@ def file_writer(
 ) -> contextlib.AbstractContextManager[Callable[..., None]]:
     """Return ``writer(file)``, or a context that writes nothing if there is no file."""
     return writer(file) if file else contextlib.nullcontext(lambda _: None)
+
+
+def _file_version(file: str) -> tuple[int, int, int] | None:
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(file)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None

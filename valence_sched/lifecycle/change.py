@@ -386,6 +386,10 @@ class _Steps:
         except errors.SchedulerError as error:
             where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
             raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
+        except KeyboardInterrupt:
+            text = f"may be shut down on {self.node.podm}: {RECONCILE_HINT}"
+            self.changer.store.effects.note("node", self.node.id, text)
+            raise
 
     def _attach(self, held: nouns.Claim, record: ChangeRecord) -> _Done:
         """Attach held blocks and amounts."""

@@ -256,6 +256,7 @@ class Claims:
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
         self._end(self._database, claim_id, work, nouns.FINAL_STATES, "releasing a claim")
+        self._effects.forget("claim", claim_id)
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
         """End a claim that left nothing on a pod manager; count a failure of ``refused_by``."""

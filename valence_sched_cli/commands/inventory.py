@@ -79,7 +79,7 @@ class ConvertInventory(base.ShowOne):
     def take_action(self, args: base.Args) -> base.Table:
         selection = self.selection(args)
         file = args.output
-        with self.effects.change("inventory", file, "may be written", "is written"):
+        with self.writing("inventory", file):
             if self.scheduler_app.service is None:
                 podms, blocks = self.scheduler_app.loader.convert(selection, file)
             else:
@@ -114,7 +114,7 @@ class EditInventory(base.Lister):
             self.closing.append(f"remark: an inventory file does not hold {what}")
         file = args.output
         if file != "-":
-            with self.effects.change("inventory", file, "may be written", "is written"):
+            with self.writing("inventory", file):
                 podms, blocks = self.scheduler_app.whatif.write_site(site, file)
             self.closing.append(f"written to {file}: {podms:,} podms, {blocks:,} blocks")
         return self.known_columns, [
@@ -233,7 +233,7 @@ class CapturePodm(base.ShowOne):
         captures = self.scheduler_app.captures
         aliases = captures.aliases(key) if args.anonymize or key else None
         selection = self.selection(args, args.name)
-        with self.effects.change("capture", file or tree, "may be written", "is written"):
+        with self.writing("capture", file or tree):
             captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
             self.log_line(f"failed: {name}: {why}", logging.ERROR)

@@ -252,7 +252,7 @@ def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> 
         if not result.changes:
             command.closing.append("no plan was written")
         else:
-            with command.effects.change("plan", args.plan, "may be written", "is written"):
+            with command.writing("plan", args.plan):
                 plan = model.node_change.plan_change(change, result)
                 command.scheduler_app.write_plan(plan, args.plan)
             hint = f"to carry it out, run podm apply {args.plan}"

@@ -180,7 +180,7 @@ class SchedulePodm(base.ReasonLister):
         if planned.plan is None:
             self.closing.append("nothing fits: no plan was written")
         else:
-            with self.effects.change("plan", file, "may be written", "is written"):
+            with self.writing("plan", file):
                 self.scheduler_app.write_plan(planned.plan, file)
             self.closing += words.phrases.shrink_lines(planned.plan.shrinks)
             self.closing.append(f"plan written: to carry it out, run podm apply {file}")

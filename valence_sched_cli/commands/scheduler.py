@@ -117,7 +117,7 @@ class CheckScheduler(base.Lister):
         ]
 
     def _record(self, file: str, report: model.decision.Report) -> None:
-        change = self.effects.change("decision", file, "may be written", "is written")
+        change = self.writing("decision", file)
         with change, self.scheduler_app.report_writer(file) as write:
             write(report)
 

@@ -415,7 +415,7 @@ class SweepWhatif(base.Lister):
             effects = {site.name: site.effects for site in sites}
             self.closing += words.planning.lost_lines(effects)
             if args.output:
-                with self.effects.change("sweep", args.output, "may be written", "is written"):
+                with self.writing("sweep", args.output):
                     write(runs)
                 number = model.quantity.format_count(len(runs), "run")
                 self.closing.append(f"written to {args.output}: {number}")
@@ -514,7 +514,7 @@ class TunePolicy(base.Lister):
             self.closing += tuning.lines(args.goal)
             if args.output and tuning.is_clear:
                 name = args.name or f"{policy}-tuned"
-                with self.effects.change("policy", args.output, "may be written", "is written"):
+                with self.writing("policy", args.output):
                     write(app.whatif.policy_file(tuning, name))
                 self.closing.append(f"policy {name} written to {args.output}")
             elif args.output:

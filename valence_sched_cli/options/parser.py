@@ -439,6 +439,20 @@ def option_name(name: str) -> str:
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
 
 
+def refuse_first_words(parser: Any) -> None:
+    """Let a parser take no whole word for a longer option: --podm is not --podm-file.
+
+    It may be an option of another command.
+    """
+    abbreviated = parser._get_option_tuples
+
+    def longer(text: str) -> list[Any]:
+        word = f"{text.partition('=')[0]}-"
+        return [found for found in abbreviated(text) if not found[1].startswith(word)]
+
+    parser._get_option_tuples = longer
+
+
 def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
     option, found, rest = message.partition(": invalid choice: ")
@@ -446,6 +460,8 @@ def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     if choices := re.findall("'([^']*)'", listed):
         message = f"{option}{found}{value} ({errors.suggest(value[1:-1], choices)})"
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-        hint = errors.suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
+        options = parser._option_string_actions
+        longer = [name for name in options if name.startswith(f"{unknown[1]}-")]
+        hint = errors.suggest(unknown[1], longer or options, 0 if longer else OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
     parser.exit(2, errors.one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")

@@ -220,6 +220,25 @@ class TestEnding(unittest.TestCase):
             evaluate(site, ASKED, bound(filters=(struck,)))
 
 
+class TestWriting(unittest.TestCase):
+    """An interrupt while a command reads what it writes to a file."""
+
+    def lines(self, *written: str) -> list[str]:
+        command = base.PodmCommand()
+        command.effects = EffectLog()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "site.json")
+            with self.assertRaises(KeyboardInterrupt), command.writing("capture", str(file)):
+                for text in written:
+                    file.write_text(text)
+                raise KeyboardInterrupt
+        return [line.replace(folder, "") for line in command.effects.unnamed_lines()]
+
+    def test_an_unchanged_file_is_no_effect_and_a_changed_one_is_named(self):
+        self.assertEqual([], self.lines())
+        self.assertEqual(["capture /site.json may be written"], self.lines("{}"))
+
+
 class TestErrors(unittest.TestCase):
     """An error causes one line and an exit code."""
 

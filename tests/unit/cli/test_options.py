@@ -366,6 +366,26 @@ class TestStoreOnce(unittest.TestCase):
         self.assertGreater(ours, 50)
 
 
+class TestAbbreviations(unittest.TestCase):
+    """A whole word is no abbreviation: other commands have an option of that name."""
+
+    def refused(self, command: str, *words: str) -> str:
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as stderr:
+            parsers()[command].parse_args(words)
+        return stderr.getvalue()
+
+    def test_a_word_of_a_longer_option_is_refused_with_a_hint(self):
+        for word in ("--podm", "--podm=gpu-east", "--resource"):
+            line = self.refused("podm_capture", "--output", "x.json", word)
+            self.assertIn(f"did you mean '{word.partition('=')[0]}-file'?", line)
+            self.assertEqual(1, line.count("\n"))
+        self.assertIn("'--podm-file'", self.refused("podm_claim_reap", "--podm", "gpu-east"))
+
+    def test_a_part_of_a_word_is_an_abbreviation(self):
+        found = parsers()["podm_capture"].parse_args(["--podm-f", "x.yaml", "--outp=y.json"])
+        self.assertEqual((["x.yaml"], "y.json"), (found.podm_file, found.output))
+
+
 class TestFileNames(unittest.TestCase):
     """An empty name of a file or a URL is an error, not the default."""
 

@@ -7,6 +7,7 @@ import itertools
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import sqlalchemy as sa
@@ -793,6 +794,14 @@ class TestUncertainty(ChangeCase):
         change = msgspec.structs.replace(DETACH, power_cycle=True)
         self.unsure("was shut down for the change, and could not be started again", change)
         self.assertEqual((OWN,), self.node().blocks)
+
+    def test_a_node_that_an_interrupt_leaves_off_is_named(self):
+        change = msgspec.structs.replace(DETACH, power_cycle=True)
+        answer = mock.patch.object(self.manager, "set_power", side_effect=[None, KeyboardInterrupt])
+        with answer, self.assertRaises(KeyboardInterrupt):
+            self.changer().change(self.node_id, change)
+        expected = f"node {self.node_id} may be shut down on p: podm claim reap reconciles it"
+        self.assertEqual([expected], self.store.effects.unnamed_lines())
 
     def test_an_amount_of_unknown_effect_is_reconciled_by_what_exists(self):
         for answer, end in (

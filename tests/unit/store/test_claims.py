@@ -720,6 +720,8 @@ class TestEffects(StoreCase):
         claim = self.create()
         self.one.claims.fail(claim.id, "why")
         self.assertEqual([], self.lines())
+        self.one.claims.release(self.create().id)
+        self.assertEqual([], self.lines())
 
     def test_a_node_that_was_composed_in_place_of_its_claim(self):
         claim = self.create()
