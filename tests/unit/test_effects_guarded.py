@@ -16,7 +16,7 @@ WRITES = {"post", "patch", "put", "delete", "write"}
 #: of a composer, or states here why it changes no hardware.
 WRITERS = {
     "drivers/composer": "sends each write of a composer",
-    "drivers/connect": "the session that composers write with",
+    "drivers/session": "the session that composers write with",
     "drivers/events": "asks for events",
     "drivers/actions": "a part of each composer: power",
     "drivers/redfish/amounts": "a part of a composer: memory chunks and volumes",

@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from valence_sched.drivers.bounds import MIB
-from valence_sched.drivers.composer import Reply, refusal
+from valence_sched.drivers.composer import ACCEPTED, refusal, wait_for_task
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, links, text, words
 from valence_sched.drivers.http.connection import Connection, enter_service
-from valence_sched.drivers.http.exchange import GONE, Deadline, TlsContexts
+from valence_sched.drivers.http.exchange import GONE, Deadline, Patience, TlsContexts
 from valence_sched.drivers.http.stdlib_transport import AnswerStream
 from valence_sched.drivers.links import ROOT, collection_pages
+from valence_sched.drivers.session import HttpSession
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.podm_address import EventAddress
 
@@ -267,31 +268,34 @@ class EventSubscription:
         return made
 
     def _delete_leftovers(self, connection: Connection, collection: str) -> None:
-        def read(uri: str) -> Json | None:
-            answer = connection.get(uri)
-            return answer.json(uri) if answer.status == 200 else None
-
-        members = (link for page in collection_pages(read, collection) for link in page.members)
         # list all before deleting: a deletion moves the others to other pages
-        some = tuple(itertools.islice(members, MOST_SUBSCRIPTIONS))
-        for uri in (connection.local_path(link) for link in some if link):
-            found = _destination(connection, uri)
-            if found is not None and self._address.owns(found.destination or ""):
+        for uri, found in tuple(_destinations(connection, collection)):
+            if self._address.owns(found.destination or ""):
                 connection.write("DELETE", uri)
 
     def _create(self, connection: Connection, collection: str, filters: Json) -> str:
         body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
-        answer = connection.write("POST", collection, body | filters)
-        json = None
-        with contextlib.suppress(InputError):  # only the status of the answer matters
-            json = answer.json(collection) if answer.body else None
-        if reason := refusal(Reply(answer.status, answer.headers, json)):
+        session = HttpSession(connection, self._timeout_s)
+        patience = Patience(self._timeout_s, sleep=self._ended.wait)
+        reply = session.post(collection, body | filters)
+        last, goes_on = wait_for_task(session, collection, reply, patience, self._check_ended)
+        if goes_on:
+            raise PodmError("accepted the event subscription, but did not create it in time")
+        is_lost = reply.status == ACCEPTED and last.status in GONE  # a task that has ended
+        if not is_lost and (reason := refusal(last)):
             raise PodmError(f"refuses to send events: {self._without_secret(reason)}")
-        location = answer.headers.get("Location")
-        link = location or (answer.json(collection).get("@odata.id") if answer.body else None)
-        if not isinstance(link, str) or not link:
+        stated = last.body or {}
+        link = last.headers.get("Location") or stated.get("@odata.id")
+        if not is_lost and "TaskState" not in stated and link and isinstance(link, str):
+            return connection.local_path(link, collection)
+        every = _destinations(connection, collection)
+        if (uri := next((uri for uri, it in every if self._owns(it)), None)) is None:
             raise PodmError("created a subscription without its URI in the answer")
-        return connection.local_path(link, collection)
+        return uri
+
+    def _check_ended(self, _state: str) -> None:
+        if self._ended.is_set():
+            raise PodmError("interrupted before the event subscription was created")
 
     def _check(self, uri: str) -> None:
         with self._connection(self._timeout_s) as connection:
@@ -309,7 +313,8 @@ class EventSubscription:
                 found = _destination(connection, uri)
                 if found is None or not self._owns(found):
                     return
-                connection.write("DELETE", uri)
+                session = HttpSession(connection, DELETE_S)
+                wait_for_task(session, uri, session.delete(uri), Patience(DELETE_S))
                 if _destination(connection, uri) is not None:
                     raise PodmError("it still exists")
         except SchedulerError as error:
@@ -349,3 +354,20 @@ def _destination(connection: Connection, uri: str) -> EventDestination | None:
     if answer.status != 200:
         raise InputError(uri, "", f"HTTP {answer.status}", "a subscription")
     return EventDestination(uri, answer.json(uri), NO_NOTES)
+
+
+def _destinations(
+    connection: Connection, collection: str
+) -> Iterator[tuple[str, EventDestination]]:
+    """Yield the first subscriptions with their URIs, without those that are unreadable."""
+
+    def read(uri: str) -> Json | None:
+        answer = connection.get(uri)
+        return answer.json(uri) if answer.status == 200 else None
+
+    members = (link for page in collection_pages(read, collection) for link in page.members)
+    for link in filter(None, itertools.islice(members, MOST_SUBSCRIPTIONS)):
+        with contextlib.suppress(InputError):
+            uri = connection.local_path(link)
+            if (found := _destination(connection, uri)) is not None:
+                yield uri, found

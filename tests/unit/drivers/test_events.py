@@ -30,11 +30,13 @@ from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
+from valence_sched.simulator.server.documents import HttpReply
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 SYSTEM = "/redfish/v1/Systems/1"
+TASK = "/redfish/v1/TaskService/Tasks/1"
 
 
 def hint(*records):
@@ -383,6 +385,39 @@ class TestSubscription(SubscriptionCase):
                 self.follow(podm)
                 self.assertTrue(self.opened.wait(PATIENCE_S))
                 self.assertEqual(2, len(self.subscriptions(podm)))
+                self.end()
+                self.assertEqual([other], podm.documents.member_uris(COLLECTION))
+
+    def test_one_that_a_task_creates_is_followed_and_deleted(self):
+        """The monitor of the task is gone at its end, or is the task or the subscription."""
+        for state, copies in ((None, False), ("Completed", False), (None, True)):
+            with self.subTest(state=state, copies=copies):
+                podm = self.serve("no-stream")
+                create = podm.app.podm.subscriptions.create
+
+                def accept(body, podm=podm, create=create, state=state, copies=copies):
+                    uri = create(body).headers["Location"]
+                    if state or copies:
+                        task = {"@odata.id": TASK, "TaskState": state}
+                        podm.documents.put(TASK, podm.documents.get(uri) if copies else task)
+                    return HttpReply(202, {}, {"Location": TASK})
+
+                podm.app.podm.subscriptions.create = accept
+                self.follow(podm)
+                self.assertTrue(self.opened.wait(PATIENCE_S), self.error)
+                self.assertEqual(1, len(self.subscriptions(podm)))
+                self.end()
+                self.assertIsNone(self.error)
+                self.assertEqual([], self.subscriptions(podm))
+
+    def test_a_leftover_is_deleted_even_if_another_subscription_is_unreadable(self):
+        for fault in ("status:500", "html", "body:text"):
+            with self.subTest(fault):
+                podm = self.serve("no-stream", f"{fault}:GET:{COLLECTION}/1")
+                other = self.subscribe(podm, "http://127.0.0.1:9/elsewhere")
+                self.subscribe(podm, ADDRESS.destination("p"))
+                self.follow(podm)
+                self.assertTrue(self.opened.wait(PATIENCE_S), self.error)
                 self.end()
                 self.assertEqual([other], podm.documents.member_uris(COLLECTION))
 

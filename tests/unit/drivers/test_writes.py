@@ -8,9 +8,9 @@ import msgspec
 from tests.unit.drivers.redfish.stored import StoredPodm
 from tests.unit.drivers.served import PASSWORD, USER, Server
 from valence_sched.drivers.composer import Reply, write
-from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Patience
+from valence_sched.drivers.session import HttpSession
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 

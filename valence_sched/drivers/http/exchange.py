@@ -149,7 +149,7 @@ class Patience:
         self,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
         self._until, self._pause = clock() + seconds, FIRST_PAUSE_S

@@ -19,11 +19,11 @@ from tests.unit.drivers.redfish.stored import (
 from tests.unit.drivers.redfish.test_amounts import chunk
 from tests.unit.trees import tree
 from valence_sched.drivers.composer import Reply
-from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.composer import RedfishComposer
+from valence_sched.drivers.session import HttpSession
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import ServedPodm, served

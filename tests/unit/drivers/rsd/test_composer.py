@@ -12,13 +12,13 @@ from tests.unit.drivers.redfish.stored import link, links, lost
 from tests.unit.drivers.rsd.rack import ALLOCATE, NODE, WHOSE, Rack, cut
 from valence_sched.drivers.actions import action_target
 from valence_sched.drivers.composer import Reply
-from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.composer import RsdComposer
 from valence_sched.drivers.rsd.reader import read_podm
+from valence_sched.drivers.session import HttpSession
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.registration import Registration
