@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from valence_sched.drivers.document_shape import check_content
 from valence_sched.drivers.fields import NO_NOTES, Json, Resource, objects
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
-from valence_sched.drivers.links import LinkedDocuments, collection_pages, joined_path, link_paths
+from valence_sched.drivers.links import LinkedDocuments, joined_path, link_paths, whole_collection
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.http import REDIRECT, foreign_phrase
@@ -235,14 +235,7 @@ def member_uris(session: Session, collection: str | None) -> Iterator[str]:
 
     A missing collection has no members.
     """
-
-    def read(uri: str) -> Json | None:
-        json = get_document(session, uri)
-        if json is None and uri != collection:
-            raise PodmError(f"{uri}: found no such document, expected a page of {collection}")
-        return json
-
-    for page in collection_pages(read, collection):
+    for page in whole_collection(functools.partial(get_document, session), collection):
         yield from link_paths(page.members)
 
 

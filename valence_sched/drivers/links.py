@@ -17,7 +17,7 @@ from valence_sched.drivers.bounds import MAX_NOTES
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, ShapeMemo
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
 from valence_sched.model.inventory import BlockType, Node
 from valence_sched.model.quantity import format_count
@@ -350,13 +350,27 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
         uri = link_path(page.next_link)
 
 
+def whole_collection(read: Get, uri: str | None) -> Iterator[Collection]:
+    """Yield the pages of a collection, none if it is missing; PodmError for a missing page."""
+
+    def read_page(at: str) -> Json | None:
+        if (json := read(at)) is None and at != uri:
+            raise PodmError(f"{at}: found no such document, expected a page of {uri}")
+        return json
+
+    return collection_pages(read_page, uri)
+
+
 def linked_members(read: Get, links: Iterable[str]) -> Iterator[str]:
-    """Yield the URIs of linked documents, and of the members of linked collections."""
+    """Yield the URIs of linked documents, and of the members of linked collections.
+
+    PodmError for a missing page of a collection.
+    """
     for uri in link_paths(links):
         if MEMBERS not in (read(uri) or {}):
             yield uri
             continue
-        for page in collection_pages(read, uri):
+        for page in whole_collection(read, uri):
             yield from link_paths(page.members)
 
 

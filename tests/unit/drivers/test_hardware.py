@@ -105,5 +105,9 @@ class TestHardware(unittest.TestCase):
         self.assertEqual(
             ConcernedHardware(systems={"/n"}), read_hardware(StoredPodm({}), "/n", ("/b",))
         )
+        page = {"Members": [], "Members@odata.nextLink": "/none"}
+        documents = {f"{V1}/Systems/7": {"EthernetInterfaces": link("/list")}, "/list": page}
+        with self.assertRaisesRegex(PodmError, "/none: found no such document"):
+            read_hardware(StoredPodm(documents), f"{V1}/Systems/7", ())
         with self.assertRaises(PodmError):
             read_hardware(StoredPodm(dict.fromkeys(SYSTEM, 500)), f"{V1}/Systems/7", ())

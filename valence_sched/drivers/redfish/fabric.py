@@ -60,8 +60,7 @@ class EndpointMembers:
         return frozenset(found)
 
     def devices(self, end: schema.Endpoint) -> list[str]:
-        found = (link for entity in end.connected if entity.leads for link in entity.entity)
-        return list(self._service.uris(found, end.uri))
+        return list(self._service.uris(end.offered, end.uri))
 
     def of_zone(self, zone: schema.FabricZone) -> ZoneMembers:
         ends = list(self._service.follow(zone.endpoints, schema.Endpoint, zone.uri))

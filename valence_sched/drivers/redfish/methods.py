@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from valence_sched.drivers.actions import action_parameters, find_action
 from valence_sched.drivers.composer import Session, Uris, get_document, read_resource
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
-from valence_sched.drivers.links import ROOT, collection_pages, fold_uri, link_path, link_paths
+from valence_sched.drivers.links import ROOT, fold_uri, link_path, link_paths, whole_collection
 from valence_sched.drivers.redfish import describe, schema
 from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
@@ -393,7 +393,7 @@ def read_capabilities(
         cases += _use_cases(session, get_document(session, uri) or {}, uri or "")
     pool = request.pool if request else None
     for uri in (link_path(link) or "" for link in parts.zones):
-        pages = tuple(collection_pages(functools.partial(get_document, session), uri))
+        pages = tuple(whole_collection(functools.partial(get_document, session), uri))
         for page in pages[:1]:
             cases += _use_cases(session, page.json, uri)
         links = [link for page in pages for link in page.members]

@@ -498,6 +498,15 @@ class Endpoint(NamedResource):
         kind = ConnectedEntity
         return (self.part(kind, json, "ConnectedEntities") for json in self.entities)
 
+    @property
+    def offered(self) -> Iterator[str]:
+        """The links of its devices; note a device without a link."""
+        for entity in (it for it in self.connected if it.leads):
+            if not entity.entity and (entity.role or "").casefold() == "target":
+                what = "found a target without EntityLink, expected a device (left out)"
+                self.remark(what, Endpoint.entities)
+            yield from entity.entity
+
 
 class FabricZone(NamedResource):
     """Zone of a fabric: endpoints that are connected now."""

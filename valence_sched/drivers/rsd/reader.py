@@ -157,8 +157,7 @@ def _offers_of(service: LinkedDocuments, fabric: schema.RackFabric) -> Iterator[
     reached = frozenset() if is_network else frozenset([fabric.uri])
     for endpoint in service.follow(fabric.endpoints, schema.RackEndpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
-        offered = (link for entity in endpoint.connected if entity.leads for link in entity.entity)
-        for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
+        for device in service.follow(endpoint.offered, schema.PooledDevice, endpoint.uri):
             if (kind := device.pooled_kind) is not None:
                 ends = (endpoint.uri, *endpoint.ports)
                 yield FabricOffer(device, kind == "Storage", reached, ends, is_zoned)

@@ -467,3 +467,10 @@ class TestHotPlug(unittest.TestCase):
     def test_an_unknown_block_or_an_unreadable_device_is_not(self):
         self.assertFalse(self.is_removable({}))
         self.assertFalse(self.is_removable({"/D/1": 500}, Drives=links("/D/1")))
+
+    def test_behind_a_missing_page_there_may_be_one_that_is_not(self):
+        page = {"Members": links("/D/1"), "Members@odata.nextLink": "/Ds/2"}
+        documents = {"/D/1": {"ReadyToRemove": True}, "/Ds": page}
+        self.assertFalse(self.is_removable(documents, Drives=link("/Ds")))
+        documents["/Ds/2"] = {"Members": []}
+        self.assertTrue(self.is_removable(documents, Drives=link("/Ds")))

@@ -49,6 +49,18 @@ class TestServedServers(unittest.TestCase):
         what = "found endpoints of PCIeDevice, expected drives and accelerators (left out)"
         self.assertIn(f"{FABRIC}: {what}", [one.text for one in remarks])
 
+    def test_an_endpoint_without_a_link_to_its_device_is_named(self):
+        with bench("servers", "fabric-zones") as site:
+            remarks, documents = Diagnostics(), site.podm.documents
+            ends = [uri for uri in documents if uri.startswith(f"{FABRIC}/Endpoints/")]
+            for uri in ends:
+                (entity,) = documents.get(uri)["ConnectedEntities"]
+                if entity["EntityLink"]["@odata.id"] in (GPU, OTHER_GPU):
+                    documents.update(uri, ConnectedEntities=[{**entity, "EntityLink": None}])
+            read_podm(LinkedDocuments(documents.get, remarks, list(documents)), "p", "redfish")
+        what = "ConnectedEntities: found a target without EntityLink, expected a device (left out)"
+        self.assertEqual(2, sum(one.text.endswith(what) for one in remarks))
+
     def test_devices_come_and_go_by_the_actions_of_the_zone_or_by_its_list(self):
         for fail, attached, gone in (
             ((), [ADD] * 2, [REMOVE]),

@@ -318,6 +318,13 @@ class TestCapabilities(unittest.TestCase):
         with self.assertRaisesRegex(PodmError, f"^{ROOT}: HTTP 500, expected a document$"):
             methods.read_capabilities(StoredPodm({ROOT: 500}))
 
+    def test_a_missing_page_of_zones_is_an_error(self):
+        service = {"ResourceZones": link("/zones")}
+        page = {"Members": [], "Members@odata.nextLink": "/none"}
+        documents = {ROOT: {"CompositionService": link("/cs")}, "/cs": service, "/zones": page}
+        with self.assertRaisesRegex(PodmError, "/none: found no such document"):
+            methods.read_capabilities(StoredPodm(documents))
+
     def test_a_use_case_has_its_target_its_zones_and_its_rules(self):
         stated = offer(SPECIFIC, "http://host.invalid/Z/a", "", target="/T/")
         expected = UseCase(SPECIFIC, "/T", ("/Z/a",), {"Name": "rules"})
