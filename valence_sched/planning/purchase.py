@@ -61,8 +61,9 @@ def smallest_purchase(
         raise UsageError("no block to buy given: add --buy BLOCK@PODM")
     priced = _prices(site, choices, prices or {})
     options, places = _options(site, choices, priced)
-    rows = Succession(site.decider()).eligible(request)
-    node_types = [NodeType.of(request, rows, most=request.count)]
+    succession = Succession(site.decider())
+    sealed = succession.prepare(request)
+    node_types = [NodeType.of(sealed, succession.eligible(sealed), most=request.count)]
     purchase = cheapest_purchase(site.view(), node_types, options)
     flavor, wanted = request.flavor or request.id, request.count
     found = PurchaseResult(flavor=flavor, wanted=wanted, priced=bool(priced), lines=None)

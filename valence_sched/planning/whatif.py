@@ -132,7 +132,8 @@ class _MovableNodes:
     def type_of(self, request: Request) -> int:
         number = self._numbers.setdefault(id(request), len(self.types))
         if number == len(self.types):
-            self.types.append(NodeType.of(request, self._succession.eligible(request)))
+            sealed = self._succession.prepare(request)
+            self.types.append(NodeType.of(sealed, self._succession.eligible(sealed)))
         return number
 
     def moves(

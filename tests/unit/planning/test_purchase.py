@@ -18,7 +18,7 @@ from tests.unit.planning.sites import site_of
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.errors import NothingMatches, RequestError, UnknownName, UsageError
 from valence_sched.model.inventory import Accelerator, Devices
-from valence_sched.model.need import Need
+from valence_sched.model.need import Need, Toleration
 from valence_sched.model.scenario import AddBlocks, Template
 from valence_sched.planning.edits import edited
 from valence_sched.planning.optimise.bound import most_nodes
@@ -185,6 +185,13 @@ class TestPurchase(unittest.TestCase):
     def test_nothing_is_bought_for_what_fits(self):
         site = site_of({"id": "a", "blocks": [cpu("c1", 8), gpu("g1", 2)]})
         self.assertEqual([], bought(smallest_purchase(site, asked(), buy("g1@a"))))
+
+    def test_a_tolerated_block_is_not_bought_again(self):
+        site = site_of(
+            {"id": "a", "blocks": [cpu("c1", 8), gpu("g1", 2, status={"taints": ["k:NoPlace"]})]}
+        )
+        tolerant = msgspec.structs.replace(asked(), tolerations=(Toleration("k", "Exists"),))
+        self.assertEqual([], bought(smallest_purchase(site, tolerant, buy("g1@a"))))
 
     def test_no_number_of_cards_replaces_a_processor(self):
         site = site_of({"id": "a", "blocks": [gpu("g1")]})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failing, draining and rebalancing: each node that can be re-placed is, step by step."""
 
+import dataclasses
 import unittest
 from collections import Counter
 
@@ -302,6 +303,25 @@ class TestMakeRoom(unittest.TestCase):
         self.assertEqual({"a-0", "a-1"}, {move.node for move in found.moves})
         self.assertEqual([1, 2], [move.step for move in found.moves])
         self.assertIsNone(rebalance(site, 1, CARD).room)
+
+    def test_tolerations_and_the_policy_hold_as_in_a_decision(self):
+        tainted, tolerated = {"taints": ["k=v:NoPlace"]}, [{"operator": "Exists"}]
+        asked = {**EIGHT, "tolerations": tolerated}
+        card = request(
+            {"processor": {"total_cores": 8}, "accelerators": [{}]},
+            id="card", policy="lax", tolerations=tolerated,
+        )  # fmt: skip
+        full_site, other = podm("a", "", ["8c"]), {"id": "b", "blocks": [block("c", "8c")]}
+        full_site["nodes"][0]["request"] = asked
+        full_site["blocks"].append(gpu("g", model=None, status=tainted))
+        full_site["blocks"][-1]["devices"]["accelerators"][0]["count"] = None
+        other["blocks"][0]["status"] = tainted
+        site = site_of(full_site, other)
+        lax = msgspec.structs.replace(site.policies["default"], name="lax", unknown="allow")
+        site = dataclasses.replace(site, policies={**site.policies, "lax": lax})
+        found = rebalance(site, 3, card)
+        self.assertEqual([("a-0", "b", ("c",))], where(found))
+        self.assertEqual(("n0b0", "g"), found.room.blocks[::-1])
 
     def test_a_node_that_nobody_knows_the_hardware_of_stays(self):
         site = site_of({"id": "a", "nodes": [{"uri": "/n", "name": "n"}]}, podm("b", "8c", []))
