@@ -183,6 +183,8 @@ class TestInventory(Bad):
                 line = self.skipped({"id": "bad", field: [one, one]})
                 path = f"$.podms[1].{field}[1].uri"
                 self.assertEqual(f"{path}: found '/s' again, expected a unique URI", line)
+        line = self.skipped({"id": "bad", "nodes": [{"uri": "/n", "blocks": ["/b", "/b"]}]})
+        self.assertEqual("$.podms[1].nodes[0].blocks: found a block twice, expected it once", line)
 
     def test_a_block_that_says_unused_and_is_part_of_a_node_is_doubtful(self):
         blocks = [{"uri": "/b/1", "devices": CPU}, {"uri": "/b/2", "devices": CPU},

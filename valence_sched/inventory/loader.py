@@ -354,6 +354,10 @@ def _check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
                 where = f"{place}.{field}[{index}].uri"
                 raise errors.InputError(file, where, f"{uri!r} again", "a unique URI")
             known.add(uri)
+    for index, node in enumerate(podm.nodes):
+        if len(set(node.blocks)) != len(node.blocks):
+            where = f"{place}.nodes[{index}].blocks"
+            raise errors.InputError(file, where, "a block twice", "it once")
 
 
 def _contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator[str]:
