@@ -63,7 +63,9 @@ def format_value(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() else f"{value:,.3f}"
+        if value.is_integer():
+            return f"{value:,.0f}"
+        return f"{value:,.3f}" if abs(value) >= 0.001 else f"{value:.3g}"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):

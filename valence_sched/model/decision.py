@@ -251,7 +251,7 @@ class Reason(Struct, frozen=True, kw_only=True):
         text = f"{what}: needs {need}{unit}, has {have}{unit}"
         if self.podm_have is None:
             return text
-        podm_have = format_value(self.podm_have)
+        podm_have = f"{format_value(self.podm_have)}{unit}"
         return f"{text} ({podm_have} in all its pools together, but a node must fit in one pool)"
 
 

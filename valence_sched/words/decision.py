@@ -73,7 +73,7 @@ def _nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
     verdict, reason = best
     if reason.podm_have is None:
         return f"best: {verdict.podm} with {phrases.share(reason)}"
-    total = phrases.share(reason, reason.podm_have).partition(" of ")[0]
+    total = phrases.amount_text(reason.podm_have, reason.unit)
     return f"e.g. {verdict.podm}: {total} {phrases.thing(reason)} in {verdict.pools} pools"
 
 
@@ -248,12 +248,7 @@ def sensitivity_line(one: decision.Sensitivity) -> str:
         effect = f"pool {one.pool} of {one.podm} instead of {one.instead_of_pool}"
     else:
         effect = f"{one.podm} instead"
-    was, becomes = (
-        format_bytes(value * phrases.MIB)
-        if one.unit == "MiB"
-        else f"{format_value(value)} {one.unit}".rstrip()
-        for value in (one.was, one.becomes)
-    )
+    was, becomes = phrases.amount_pair(one.was, one.becomes, one.unit)
     change = f"with {becomes} {agree(one.becomes, one.name)} instead of {was}"
     if one.of == "weight":
         change = f"if the weight of {one.name} is {one.becomes:g} instead of {one.was:g}"

@@ -309,13 +309,26 @@ def too_small(reason: Reason) -> str:
 
 def share(reason: Reason, amount: Any = None) -> str:
     """Return an amount of the need: ``16 of 32``, ``128 of 256 GiB``."""
-    have: Any = reason.have if amount is None else amount
-    if reason.unit != "MiB":
-        unit = f" {reason.unit}" if reason.unit else ""
-        return f"{format_value(have)} of {format_value(reason.need)}{unit}"
-    has, needs = (format_bytes(float(amount) * MIB) for amount in (have, str(reason.need)))
+    has, needs = amount_pair(reason.have if amount is None else amount, reason.need, reason.unit)
     number, _, unit = has.partition(" ")
     return f"{number} of {needs}" if needs.endswith(f" {unit}") else f"{has} of {needs}"
+
+
+def amount_text(value: Any, unit: str) -> str:
+    """Return an amount with its unit, MiB in the largest unit: ``1.5 TiB``."""
+    if unit == "MiB":
+        return format_bytes(float(value) * MIB)
+    return f"{format_value(value)} {unit}".rstrip()
+
+
+def amount_pair(one: Any, other: Any, unit: str) -> tuple[str, str]:
+    """Return two amounts as texts; different amounts have different texts, exact if necessary."""
+    texts = amount_text(one, unit), amount_text(other, unit)
+    if one == other or texts[0] != texts[1]:
+        return texts
+    exact = (f"{value:,.9f}".rstrip("0").rstrip(".") for value in (float(one), float(other)))
+    first, second = (f"{text} {unit}".rstrip() for text in exact)
+    return first, second
 
 
 def _elsewhere(reason: Reason) -> str:
@@ -327,7 +340,7 @@ def _notes(reason: Reason) -> str:
     if reason.uncounted:
         notes.append(_uncounted(reason, reason.uncounted))
     if reason.podm_have is not None:
-        notes.append(f"{format_value(reason.podm_have)} in all its pools")
+        notes.append(f"{amount_text(reason.podm_have, reason.unit)} in all its pools")
     elif reason.instead:
         models = sorted(reason.instead.items(), key=lambda item: (-item[1], item[0]))
         found = ", ".join(f"{count} {short_model(model)}" for model, count in models)

@@ -97,6 +97,21 @@ class TestReasons(unittest.TestCase):
         self.check(["gib at once: needs 5, has 4"], "capacity", once,
                    {"stocks": [{"uri": "s", "resource": "gib", "total": 4}]})  # fmt: skip
 
+    def test_amounts_of_memory_have_units_and_differ_in_words_if_they_differ(self):
+        modules = {"devices": {"memory": [{"capacity_mib": 262144}]}}
+        blocks = [{"uri": f"b{n}", "pools": [pool], "type": ["Memory"], **modules}
+                  for n, pool in enumerate("ppq")]  # fmt: skip
+        pools = [{"id": "p", "limits": {"Memory": {"max": 1}}}, {"id": "q"}]
+        site = view({"id": "a", "pools": pools, "blocks": blocks})
+        for mib, least, fit in ((262145, "262,144 of 262,145 MiB", "262,144 of 262,145 MiB"),
+                                (393216, "256 of 384 GiB", "256 of 384 GiB")):  # fmt: skip
+            wanted = asked({"memory": {"capacity_mib": mib}})
+            policy = Policy(name="mine", filters=(FilterUse("capacity", {}),))
+            decision = Decider(site, [policy]).select_destinations(wanted)
+            texts = [ReasonPhrases().of_pool(Verdicts(decision).reasons(row)) for row in (0, 1)]
+            self.assertEqual(f"{fit} memory within the pool's block limits", texts[0])
+            self.assertEqual(f"{least} memory (768 GiB in all its pools)", texts[1])
+
     def test_rules_of_groups(self):
         member = {"zone": "z", "nodes": [{"uri": "n", "group": "web"}]}
         for rules, expected in (

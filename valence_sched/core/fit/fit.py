@@ -193,11 +193,11 @@ class Fitter:
             return answer
         return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
-    def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return the reason why no node fits: a label, the needed and the possible number."""
+    def shortfall(self, view: View, row: int) -> tuple[str, float, float, str]:
+        """Return the reason why no node fits: label, needed and possible number, and their unit."""
         states, pool = self.budget.pool_states, view.pools[row]
-        if shortfall := stocks.stock_shortfall(view, row, self._amounts, states):
-            return shortfall
+        if grants := stocks.stock_shortfall(view, row, self._amounts, states):
+            return *grants, ""
         offer = self._offer(view.block_counts.kinds(row), pool)
         items, caps, demands = self._cover_problem(pool, offer)
         for index, needed in enumerate(demands):
@@ -205,12 +205,13 @@ class Fitter:
             if most < needed:
                 labels = [demand.label for demand in self.demands]
                 labels += [f"{name} blocks" for name in set_cover.least_blocks(pool.limits)]
-                return f"{labels[index]} within the pool's block limits", needed, most
+                unit = self.demands[index].needs[0].unit if index < len(self.demands) else ""
+                return f"{labels[index]} within the pool's block limits", needed, most, unit
         if self._topology:
             groups, _ = self._topology.block_offer(view, row)
             if shortfall := self._topology.shortfall(groups, pool, states):
                 return shortfall
-        return "combination of free blocks for the whole node", 1, 0
+        return "combination of free blocks for the whole node", 1, 0, ""
 
     def _cover_question(self, view: View, row: int) -> tuple[Hashable, Search]:
         """Return a cache key, equal for pools with equal offers, and the search of the pool."""

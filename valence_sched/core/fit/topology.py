@@ -129,8 +129,10 @@ class TopologyFitter:
         chosen = {kind: n for kind, n in zip(numbers, cover.found, strict=True) if n}
         return chosen, price if cover.complete else None, cover.states
 
-    def shortfall(self, groups: Groups, pool: Pool, states: int) -> tuple[str, float, float] | None:
-        """Return the constraint that a pool cannot satisfy: label, needed and possible number."""
+    def shortfall(
+        self, groups: Groups, pool: Pool, states: int
+    ) -> tuple[str, float, float, str] | None:
+        """Return the constraint that a pool cannot satisfy, as :meth:`Fitter.shortfall`."""
         for constraint, need in itertools.product(self.constraints, self.needs):
             if constraint.applies_to(need):
                 shortfall = self._constraint_shortfall(groups, constraint, need)
@@ -144,12 +146,12 @@ class TopologyFitter:
             if answer.found is None and answer.complete:
                 labels = [need.label for need in self.needs if constraint.applies_to(need)]
                 where = "on one" if constraint.relation == "same" else "apart by"
-                return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0
+                return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0, ""
         return None
 
     def _constraint_shortfall(
         self, groups: Groups, constraint: TopologyConstraint, need: Need
-    ) -> tuple[str, float, float] | None:
+    ) -> tuple[str, float, float, str] | None:
         domain = self.domains.index(constraint.place)
         covered_by_value: Counter[int] = Counter()
         unreported = blocks = 0
@@ -162,15 +164,15 @@ class TopologyFitter:
             elif coverage and need.unknown == "allow":
                 unreported, blocks = unreported + coverage, blocks + group.number
         if not covered_by_value and not blocks:
-            return f"blocks with {need.label} that report their {constraint.place}", 1, 0
+            return f"blocks with {need.label} that report their {constraint.place}", 1, 0, ""
         needed = math.ceil(need.amount)
         if constraint.relation == "same":
             most = max(covered_by_value.values(), default=0) + unreported
             label = f"{need.label} on one {constraint.place}"
-            return (label, needed, most) if most < needed else None
+            return (label, needed, most, need.unit) if most < needed else None
         most = len(covered_by_value) + blocks
         if len(set(constraint.of)) == 1 and most < needed:
-            return f"{need.label}, each on a {constraint.place} of its own", needed, most
+            return f"{need.label}, each on a {constraint.place} of its own", needed, most, ""
         return None
 
     def block_offer(self, view: View, row: int) -> BlockOffer:

@@ -98,7 +98,7 @@ class TestFit(unittest.TestCase):
             found = plan.fit(seen, row)
             self.assertEqual(least is None, found is None, (podm, pool, needs))
             if found is None:
-                label, wanted, had = plan.shortfall(seen, row)
+                label, wanted, had = plan.shortfall(seen, row)[:3]
                 self.assertTrue(label)
                 self.assertGreater(wanted, had, label)
             else:
@@ -294,7 +294,7 @@ class TestStocks(unittest.TestCase):
             found = plan.fit(seen, row)
             self.assertEqual(None in least, found is None, here)
             if found is None:
-                label, wanted, had = plan.shortfall(seen, row)
+                label, wanted, had = plan.shortfall(seen, row)[:3]
                 self.assertGreater(wanted, had, label)
                 continue
             self.assertEqual(sum(least), sum(amount for _, amount in found.grants))
@@ -330,7 +330,7 @@ def fit_of(asked: Request, seen: View) -> Fit | None:
 
 
 def shortfall(asked: Request, seen: View) -> tuple[str, float, float]:
-    return Fitter(asked.needs, seen.kinds).shortfall(seen, 0)
+    return Fitter(asked.needs, seen.kinds).shortfall(seen, 0)[:3]
 
 
 STOCK = Need(kind="stock", measure="amount", resource="gib", amount=7, count=2)
