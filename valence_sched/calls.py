@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-from valence_sched.errors import SchedulerError, ServiceError
+from valence_sched.errors import NO_THREADS, SchedulerError, ServiceBusy, ServiceError
 from valence_sched.model.http import DEADLINE
 
 A = TypeVar("A")
@@ -25,7 +25,10 @@ class NoAnswerInTime(ServiceError):
 def start_calls(
     calls: Sequence[Callable[[], T]], name: str, most: int | None = None
 ) -> list[Future[T]]:
-    """Start calls on daemon threads of a name, at most ``most`` at a time; return their results."""
+    """Start calls on daemon threads of a name, at most ``most`` at a time; return their results.
+
+    At the limit of threads, fewer threads make the calls; without any, each result is ServiceBusy.
+    """
     futures: list[Future[T]] = [Future() for _ in calls]
     waiting = deque(zip(futures, calls, strict=True))
 
@@ -42,9 +45,17 @@ def start_calls(
             except BaseException as error:
                 future.set_exception(error)
 
+    is_started = False
     for _ in range(len(calls) if most is None else min(most, len(calls))):
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(work,), daemon=True, name=name).start()
+        try:
+            threading.Thread(target=run, args=(work,), daemon=True, name=name).start()
+        except RuntimeError:
+            break
+        is_started = True
+    if not is_started:
+        for future in futures:
+            future.set_exception(ServiceBusy(NO_THREADS))
     return futures
 
 

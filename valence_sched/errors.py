@@ -276,6 +276,9 @@ class ServiceBusy(SchedulerError, code="service_busy", status=503):
     """The service is busy with other requests; the same request may succeed a moment later."""
 
 
+NO_THREADS = "this process can start no more threads: try again later"
+
+
 class NameTaken(SchedulerError, code="name_taken", status=409):
     """A name or a key that is already in use for something else."""
 

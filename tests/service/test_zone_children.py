@@ -212,7 +212,7 @@ class TestLyingChildren(ChildrenCase):
         content = json.dumps(problem).encode()
         head = f"HTTP/1.1 401 Unauthorized\r\nContent-Length: {len(content)}\r\n\r\n".encode()
         top = self.top(self.respond(lambda stream: stream.write(head + content)))
-        refused = "another service refuses the login of this service: a wrong password"
+        refused = "another service refuses the login of this service: zone bad: a wrong password"
         for ask in (top.claim_record, top.podm):
             with self.assertRaisesRegex(ServiceError, refused):
                 ask("bad/x")

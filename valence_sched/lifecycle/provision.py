@@ -229,6 +229,8 @@ class Provisioner:
 def _outcome(claim: Claim, future: Future[ProvisionResult]) -> ProvisionResult:
     try:
         return future.result()
+    except errors.ServiceBusy as error:  # no thread could start
+        return _failed(error)
     except Exception as error:
         what = f"{type(error).__name__}: {error} (please report this)"
         text = errors.one_line(f"claim {claim.id}: {what}; run podm claim reap")

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP between services: errors as documents of RFC 9457, headers, foreign texts, and TLS."""
 
+import contextlib
+import itertools
 import os
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from valence_sched import errors
 from valence_sched.errors import SchedulerError, ServiceError, UsageError, one_line, plain_reason
@@ -31,6 +34,13 @@ ROUTE_HEADER = "X-Podm-Scheduler-Route"
 DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
 MOST_DEADLINE_S = 600.0
 MOST_HOPS = 16  # levels of zones below the zone that gets the request first
+#: The members of an error that another service may set, by the type of their default.
+_MEMBERS: Mapping[type, Any] = {
+    bool: bool,
+    float: Annotated[float, Meta(ge=0, le=86400)],
+    str: Annotated[str, Meta(max_length=1 << 13, pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\Z")],
+}
+MOST_MEMBERS = 32
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
@@ -90,11 +100,13 @@ def error_of(problem: Problem) -> SchedulerError:
     kind = known.get(problem.code, ServiceError)
     error = kind.__new__(kind)
     error.args = (one_line(problem.detail),)
-    for name, value in problem.members.items():
+    for name, value in itertools.islice(problem.members.items(), MOST_MEMBERS):
         is_public = name.isidentifier() and not name.startswith("_")
         is_own = name not in vars(SchedulerError)
-        if is_public and is_own and type(value) is type(getattr(kind, name, "")):
-            error.__dict__[name] = value
+        expected = _MEMBERS.get(type(getattr(kind, name, "")))
+        if is_public and is_own and expected is not None:
+            with contextlib.suppress(msgspec.ValidationError):
+                error.__dict__[name] = msgspec.convert(value, expected)
     return error
 
 

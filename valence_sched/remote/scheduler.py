@@ -4,6 +4,7 @@
 import functools
 import inspect
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -12,7 +13,7 @@ import msgspec
 
 from valence_sched import errors
 from valence_sched.model import http, inventory, lifecycle, request, zone, zone_registry
-from valence_sched.model.claim import TTL_S, Claim
+from valence_sched.model.claim import TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.plan import Plan
@@ -31,8 +32,14 @@ _signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
 FIELDS |= {"claim_id": "claim"}
+_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 #: Verbs that use the route of another verb.
 ROUTES = {"compose_claim": "compose", "compose_plan": "compose"}
+
+
+def operation_s(wait_s: float) -> float:
+    """Return the seconds that a zone may take to compose or change nodes."""
+    return _WAITS * wait_s + _MORE_S
 
 
 class RemoteScheduler(Scheduler):
@@ -41,12 +48,19 @@ class RemoteScheduler(Scheduler):
     A request for a decision without a claim gets an id from its content, as in a local scheduler,
     so that a repeated request gets the same decision. For the zone above, it also makes and holds
     the offers of the zone of its service.
+
+    If it ``ends``, it waits for an operation at most ``operation_s``; otherwise without a limit.
     """
 
     def __init__(
-        self, connection: ServiceConnection, sleep: Callable[[float], object] = time.sleep
+        self,
+        connection: ServiceConnection,
+        sleep: Callable[[float], object] = time.sleep,
+        *,
+        ends: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection, self._sleep = connection, sleep
+        self._connection, self._sleep, self._ends, self._clock = connection, sleep, ends, clock
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
         bound = _signature(verb).bind(self, *words, **named)
@@ -86,7 +100,8 @@ class RemoteScheduler(Scheduler):
             return None
         answer = self._connection.decode(content, route.answer)
         if route.answer is Operation:
-            return self._operate(answer, route.result)
+            most_s = operation_s(arguments.get("wait_s", WAIT_S)) if self._ends else math.inf
+            return self._operate(answer, route.result, most_s)
         return self._listed(answer, headers) if route.lists else answer
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
@@ -97,17 +112,21 @@ class RemoteScheduler(Scheduler):
             raise errors.ServiceError(text) from None
         return zone.ZonedList(answer, silent)
 
-    def _operate(self, operation: Operation, kind: type[R]) -> R:
+    def _operate(self, operation: Operation, kind: type[R], most_s: float) -> R:
+        until, id_ = self._clock() + most_s, operation.id
         for pause_s in itertools.chain(POLL_S, itertools.repeat(POLL_S[-1])):
             if operation.state != "running":
                 break
+            if self._clock() > until:
+                text = errors.one_line(f"operation {id_} is still running after {most_s:g} s", 200)
+                raise errors.Unverified(f"{text}: check and reconcile the claims and nodes")
             self._sleep(pause_s)
-            content, _ = self._connection.ask("GET", *path_of("operations", operation.id))
+            content, _ = self._connection.ask("GET", *path_of("operations", id_))
             operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
             raise http.error_of(operation.problem)
         if operation.state != "done":
-            text = f"operation {operation.id} was interrupted with its process"
+            text = f"operation {id_} was interrupted with its process"
             raise errors.Unverified(f"{text}: check and reconcile the claims and nodes")
         return self._connection.decode(bytes(operation.result), kind)
 

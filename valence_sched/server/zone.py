@@ -157,7 +157,7 @@ class ProcessZone:
         with self._lock:
             links, self._links = self._links, {}
         for link in links.values():
-            link.close()
+            link.close(cancel=True)
 
     def _tree(self, own: OwnPodms, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
@@ -220,8 +220,9 @@ class _Link:
             enabled=child.enabled,
         )
 
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def close(self, *, cancel: bool = False) -> None:
+        """End after the waiting queries; ``cancel`` drops them, as if the child were silent."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel)
 
 
 def _log_silence(zone: decision.SilentZone) -> None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
+from valence_sched.errors import (
+    NO_THREADS,
+    NameTaken,
+    SchedulerError,
+    ServiceBusy,
+    UnknownName,
+    one_line,
+)
 from valence_sched.model import inventory, redact
 from valence_sched.model.base import digest_of
 from valence_sched.model.http import problem_of
@@ -72,7 +79,7 @@ class Operations:
             threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
         except RuntimeError:  # the limit of threads: the operation counts as interrupted
             self._end(operation)
-            raise ServiceBusy("this process can start no more threads: try again later") from None
+            raise ServiceBusy(NO_THREADS) from None
         return operation
 
     def get(self, operation_id: str, owner: str | None) -> Operation:

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from valence_sched import errors
 from valence_sched.calls import call_all, call_below, errors_of
@@ -16,6 +16,7 @@ from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimPart, Zon
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.zones import paths
 
+P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -24,6 +25,18 @@ MOST_ROWS = 10_000  # claims or nodes read from one child
 
 #: A child zone, or the reason why it cannot be queried.
 Child = RemoteScheduler | str
+
+
+class _NamedZone(Scheduler):
+    """A child zone, named in its errors: a refusal there is not a refusal of this zone."""
+
+    def __init__(self, zone: str, scheduler: Scheduler) -> None:
+        self._zone, self._scheduler = zone, scheduler
+
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        with errors.errors_at(f"zone {self._zone}"):
+            answer: R = getattr(self._scheduler, verb.__name__)(*words, **named)
+            return answer
 
 
 class ZoneAnswers(NamedTuple):
@@ -60,10 +73,14 @@ class ZonesBelow:
             raise errors.ServiceError(found)
         return found
 
+    def named(self, zone: str) -> Scheduler:
+        """Return the scheduler of a zone, whose errors name the zone; same errors as ``child``."""
+        return _NamedZone(zone, self.child(zone)) if zone else self.own
+
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the zone, its scheduler and the rest of a path; same errors as ``child``."""
+        """Return the zone, its scheduler and the rest of a path, as ``named`` does."""
         zone, rest = paths.split(name, self.children)
-        return zone, self.part(zone), rest
+        return zone, self.named(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
         """Return what ``find`` does for the part with a pod manager; this zone if no zone has it.
@@ -79,7 +96,7 @@ class ZonesBelow:
             names = " or ".join(paths.path(child, name) for child in having)
             raise errors.UsageError(f"several zones have pod manager {name!r}: use {names}")
         zone = next(iter(having), "")
-        return zone, self.part(zone), name
+        return zone, self.named(zone), name
 
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return a function that returns the request with the names that a given zone uses."""

@@ -93,7 +93,7 @@ class ChildLogins:
             route=route,
         )
         if child.keystone is None:
-            return RemoteScheduler(connect(user=child.username, password=password))
+            return RemoteScheduler(connect(user=child.username, password=password), ends=True)
         key = child.keystone, password or "", verify
         with self._lock:
             if key not in self._tokens:
@@ -101,4 +101,4 @@ class ChildLogins:
                     self._tokens.clear()
                 self._tokens[key] = KeystoneTokens(*key, min(timeout_s, KEYSTONE_TIMEOUT_S))
             tokens = self._tokens[key]
-        return RemoteScheduler(connect(token=tokens.token, renew=tokens.renew))
+        return RemoteScheduler(connect(token=tokens.token, renew=tokens.renew), ends=True)

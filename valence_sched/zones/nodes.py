@@ -16,6 +16,7 @@ from valence_sched.model.lifecycle import Action, NodeStatus, ProvisionResult, U
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
+from valence_sched.remote.scheduler import operation_s
 from valence_sched.zones import paths
 from valence_sched.zones.below import (
     ZoneAnswers,
@@ -48,7 +49,6 @@ class _Composed:
 
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
-_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 
 
 def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
@@ -160,7 +160,7 @@ class ZoneNodes:
     def _compose(
         self, row: ZoneClaim, required: int, wait_s: float
     ) -> tuple[ProvisionResult, set[str]]:
-        deadline_s = _WAITS * wait_s + _MORE_S
+        deadline_s = operation_s(wait_s)
         if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
             current = self.claims.rows.get(row.id) or row
             text = f"claim {row.id} is {current.state}: only a held claim can be composed"
@@ -230,7 +230,7 @@ class ZoneNodes:
                 raise error
 
         ids = {node.id: node.id for node in result.nodes}
-        failed = errors_of(call_all(delete, ids, _WAITS * wait_s + _MORE_S))
+        failed = errors_of(call_all(delete, ids, operation_s(wait_s)))
         failures, unverified = [*result.failures], [*result.unverified]
         for node in result.nodes:
             if (error := failed.get(node.id)) is None:

@@ -95,7 +95,7 @@ class ZoneScheduler(Scheduler):
         if selected is not None and decided is not None and not (is_placed or key):
             for zone, planned in self._shrinking(request, decided.report):
                 own = self._below.requests(request)(zone)
-                compose = self._below.part(zone).compose
+                compose = self._below.named(zone).compose
                 found = compose(own, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
                 provision = provision_below(zone, found) if zone else found
                 decided = _planned_in(zone, planned, selected).decision
@@ -250,17 +250,17 @@ class ZoneScheduler(Scheduler):
         zone = zones[0]
         if selected.request is not None:  # the supplies of all zones, not of this one alone
             request = replace(request, mix=as_asked_below(selected.request).mix)
-        found = self._below.part(zone).plan(self._below.requests(request)(zone))
+        found = self._below.named(zone).plan(self._below.requests(request)(zone))
         return _planned_in(zone, found, selected)
 
     def check_plan(self, plan: Plan) -> None:
         zone, plan = self._placed(plan)
-        self._below.part(zone).check_plan(plan)
+        self._below.named(zone).check_plan(plan)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
-        claim = self._below.part(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
+        claim = self._below.named(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
         return paths.below(zone, claim)
 
     def compose_plan(
@@ -268,12 +268,12 @@ class ZoneScheduler(Scheduler):
     ) -> ProvisionResult:
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
-        found = self._below.part(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+        found = self._below.named(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
         return provision_below(zone, found) if zone else found
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         zone, plan = self._placed(plan)
-        return self._below.part(zone).refresh(plan)
+        return self._below.named(zone).refresh(plan)
 
     def _check_group(self, request: Request) -> None:
         group = request.group

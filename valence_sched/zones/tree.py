@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from valence_sched.calls import DEADLINE_SHARE, errors_of, outcomes_of
 from valence_sched.core.ranking import pool_lot
-from valence_sched.errors import SchedulerError, StaleOffer, one_line
+from valence_sched.errors import SchedulerError, ServiceBusy, StaleOffer, one_line
 from valence_sched.model import zone as nouns
 from valence_sched.model.decision import Candidate, SilentZone
 from valence_sched.model.inventory import parse_capabilities
@@ -163,11 +163,13 @@ class ChildZone:
         self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], A], query: nouns.OfferQuery
     ) -> Future[A]:
         assert self.zone is not None, "it is queried only while it is active"
-        if self.threads is not None:
-            return self.threads.submit(ask, self.zone, query)
         done: Future[A] = Future()
         try:
+            if self.threads is not None:
+                return self.threads.submit(ask, self.zone, query)
             done.set_result(ask(self.zone, query))
+        except RuntimeError:  # the link to the child is closed, or no thread can start
+            done.set_exception(ServiceBusy("it cannot be queried at the moment: try again"))
         except Exception as error:
             done.set_exception(error)
         return done

@@ -72,6 +72,10 @@ class TestProblem(unittest.TestCase):
             ("name_taken", {"http_status": 200, "exit_code": 0, "code": ["x"], "at": "x"}),
             ("name_taken", {"public_text": 7, "args": [], "add_note": "x", "deep": [[]]}),
             ("rate_limited", {"retry_after_s": "soon"}),
+            ("rate_limited", {"retry_after_s": -1}),
+            ("rate_limited", {"retry_after_s": 1e308}),
+            ("rate_limited", {"retry_after_s": 10**400}),
+            ("claim_lost", {"podm": "p\x1b[31m", "claim": "x" * 9000}),
             ("name_unknown", {"kind": ["claim"], "name": 7}),
             ("undecodable", {"kind": 1, "id": None, "owner": {}}),
             ("claim_lost", {"undone": "x", "group": 0}),
@@ -82,6 +86,11 @@ class TestProblem(unittest.TestCase):
                 self.assertEqual({}, vars(error))
                 self.assertEqual("place: d", str(error.at("place")))
                 self.assertEqual("d", problem_of(error_of(problem)).detail)
+
+    def test_a_whole_number_of_seconds_is_a_number_of_seconds(self):
+        problem = Problem(type="t", title="t", status=429, detail="d", code="rate_limited")
+        error = error_of(replace(problem, members={"retry_after_s": 5}))
+        self.assertEqual("5.0", str(error.retry_after_s))
 
     def test_an_unknown_name_without_its_members_is_shown_to_tenants(self):
         for code in ("name_unknown", "undecodable"):

@@ -4,6 +4,7 @@
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from unittest import mock
 
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 from tests.unit.model.test_plan import make_test_plan
 from tests.unit.store.site import podm
-from valence_sched.calls import NoAnswerInTime, call_all
+from valence_sched.calls import NoAnswerInTime, call_all, outcomes_of
 from valence_sched.errors import (
     AccessDenied,
     ClaimLost,
+    ServiceBusy,
     ServiceError,
     StaleOffer,
     UnknownName,
@@ -30,6 +32,7 @@ from valence_sched.zones.below import ZonesBelow
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import ChildToken, OwnToken, PlanSignatures, Tokens
+from valence_sched.zones.tree import ChildZone
 
 
 def overview(name):
@@ -116,6 +119,13 @@ class TestPodms(unittest.TestCase):
             zone.update_resource_stats("b", {})
         self.assertEqual(overview("west/b"), zone.podm("west/b"))
 
+    def test_a_refusal_of_a_zone_names_the_zone(self):
+        """A 403 of a child looked like a 403 of the service that was asked."""
+        for error in (AccessDenied("the role reader"), UnknownName("pod manager", "p", ())):
+            zone = podms(Verbs("a"), east=Verbs(error=error))
+            with self.assertRaisesRegex(type(error), "^zone east: "):
+                zone.podm("east/p")
+
     def test_a_zone_that_does_not_answer_may_have_what_no_other_has(self):
         zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
         self.assertEqual(overview("a"), zone.podm("a"))
@@ -177,6 +187,29 @@ class TestCalls(unittest.TestCase):
         self.assertIsInstance(found["a"], ClaimLost)
         self.assertIsInstance(found["b"], NoAnswerInTime)
         self.assertEqual(1, found["c"])
+
+    def test_at_the_limit_of_threads_the_others_make_the_calls(self):
+        start, started = threading.Thread.start, []
+
+        def limited(thread):
+            if len(started) >= most:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+            start(thread)
+
+        with mock.patch("threading.Thread.start", limited):
+            most = 1
+            self.assertEqual({"a": 1, "b": 2}, call_all(lambda it: it, {"a": 1, "b": 2}, 30))
+            most, refused = 0, call_all(lambda it: it, {"a": 1, "b": 2}, 30)
+        self.assertEqual({ServiceBusy}, set(map(type, refused.values())))
+
+    def test_a_child_whose_link_was_closed_is_an_error_of_the_child(self):
+        """A registration was changed during a decision: an internal error was the answer."""
+        threads = ThreadPoolExecutor(1)
+        child = ChildZone("east", mock.Mock(), threads=threads)
+        threads.shutdown()
+        found = outcomes_of({"late": child.begin(lambda *_: 1, mock.Mock())}, 30)
+        self.assertEqual([ServiceBusy], list(map(type, found.values())))
 
     def test_a_defect_is_raised(self):
         with self.assertRaises(ZeroDivisionError):

@@ -3,9 +3,11 @@
 
 import contextlib
 import http.server
+import itertools
 import json
 import unittest
 from collections import Counter
+from unittest import mock
 
 from tests.loopback import LoopbackServer
 from tests.unit.zones.http_zone import http_zone
@@ -20,7 +22,8 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
-from valence_sched.remote.scheduler import MOST_INFO_BYTES
+from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import MOST_INFO_BYTES, RemoteScheduler
 from valence_sched.zones.logins import ChildLogins
 
 PASSWORD = "a-secret"
@@ -278,3 +281,17 @@ class TestConnection(RemoteCase):
     def test_a_url_that_is_none_is_refused_at_once(self):
         with self.assertRaises(UsageError):
             ChildLogins().scheduler(ZoneRegistration(name="east", url="ftp://east"), None, 1.0)
+
+
+class TestOperations(unittest.TestCase):
+    def test_an_operation_of_a_child_that_never_ends_is_left(self):
+        """Such a child occupied a thread, and an operation of its parent, for ever."""
+        running = {"id": "o", "kind": "delete", "state": "running", "result": None}
+        child, seconds, pauses = mock.Mock(), itertools.count(0, 100), []
+        child.ask.return_value = json.dumps(running).encode(), {}
+        child.decode = ServiceConnection("http://child").decode
+        scheduler = RemoteScheduler(child, pauses.append, ends=True, clock=seconds.__next__)
+        (error,) = scheduler.delete_nodes(["n"], wait_s=20.0)
+        self.assertIsInstance(error, Unverified)
+        self.assertIn("operation o is still running after 400 s", str(error))
+        self.assertEqual(4, len(pauses))
