@@ -139,6 +139,10 @@ class TestTokens(KeystoneCase):
                 self.client = self.new_keystone_client(auth_url=f"{other.url}/v3")
                 for path, headers in (("/v1/policies", {"X-Auth-Token": "t"}), ("/ui", login)):
                     self.assertEqual(503, self.call("GET", path, headers=headers).status_code)
+                # the token of the service itself is not used again: the end may be unreadable
+                other.malformed, asked = None, other.asked["keystone"]
+                self.call("GET", "/v1/policies", headers={"X-Auth-Token": "t"})
+                self.assertEqual(asked + 1, other.asked["keystone"])
 
     def test_a_service_that_may_not_ask_lets_nobody_in(self):
         self.environ["SERVICE_PASSWORD"] = "wrong"

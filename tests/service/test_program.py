@@ -61,6 +61,9 @@ class TestCheckConfig(ApplicationCase):
             ((), "state: ''\n", 2, r"\.yaml: state: an empty name: name a file$"),
             ((), "inventories: ['']\n", 2, r"\.yaml: inventories: an empty name: name a file$"),
             ((), "limits: {queue_s: 1.0e+308}\n", 2, r"queue_s must be at most 9,.*, got 1e"),
+            ((), f"threads: {2**70}\n", 2, r"yaml: threads must be at most 1,000, got 1\.18"),
+            ((), f"audit_lines: {2**70}\n", 2, "audit_lines must be at most 1,000,000,000"),
+            ((), f"rate_limits: {{changes: 5/{10**400} year}}\n", 1, "rate_limits: changes: found"),
             ((), "rate_limits: {changes: ''}\n", 2, "rate_limits: changes: an empty rate"),
         ):
             with self.subTest(text):

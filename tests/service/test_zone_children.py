@@ -20,6 +20,7 @@ from tests.unit.core.deciders import cpus
 from tests.unit.zones.scarce_sites import card, scarce_podm
 from tests.unit.zones.test_tree_as_flat import CORES
 from valence_sched.errors import InventoryIncomplete, ServiceError
+from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.zone import ZoneSettings
@@ -178,6 +179,30 @@ class TestLyingChildren(ChildrenCase):
         for one in report.placements:
             self.assertTrue(0.0 <= one.chosen.score <= 1.0, one)
             self.assertTrue(all(0.0 <= value <= 1.0 for value in one.chosen.scores.values()), one)
+
+    def test_numbers_that_nothing_has_leave_the_child_out(self):
+        """A child with -7 nodes, or 2**70, changed the sums of all zones."""
+        number, zones = 0, self.top(self.respond(lambda stream: stream.write(bad(number))))
+
+        def bad(number):
+            count = {"kind": "GPU", "model": None, "devices": number, "free": 0, "podms": 1}
+            answers = {
+                "capacity": {"name": "", "podms": [{"podm": "x", "nodes": number}]},
+                "fits": {"podms": [["x", number]]},
+                "devices": [count],
+            }
+            content = json.dumps(answers[verb]).encode()
+            return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content)
+
+        asked = replace(ASKED, count=1)
+        for verb, ask in (
+            ("fits", lambda: zones.count_fits(asked, 5).silent),
+            ("capacity", lambda: zones.capacity(asked, 5).silent),
+            ("devices", lambda: zones.device_counts(BlockFilter()).silent),
+        ):
+            for number, names in ((1, []), (-7, ["bad"]), (2**70, ["bad"])):
+                with self.subTest(verb, number=number):
+                    self.assertEqual(names, [one.zone for one in ask()])
 
     def test_an_endless_list_counts_as_what_was_asked_for(self):
         many = [candidate(f"x-{number}", cost=0) for number in range(5000)]

@@ -147,6 +147,7 @@ class Ironic:
         except SSLError:
             raise self._error("a certificate that is not trusted") from None
         except (ClientException, OSError, *MALFORMED) as error:
+            self._session.invalidate()  # it may hold a token whose end cannot be read
             raise self._error(f"no answer ({type(error).__name__})") from None
 
     def _decode(self, answer: Any, kind: type[T]) -> T:
@@ -185,6 +186,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
             return [Ironic(session, url, timeout_s) for url in urls]
         url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
     except (ClientException, OSError, *MALFORMED) as error:
+        session.invalidate()
         raise _no_catalogue(f"no token ({type(error).__name__})") from None
     # a login without a catalogue has the same endpoint for all services
     only = [Ironic(session, url, timeout_s)] if url else []

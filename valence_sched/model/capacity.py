@@ -9,6 +9,7 @@ from fractions import Fraction
 from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Reason, ReasonGroup, SilentZone
+from valence_sched.model.inventory import AmountSum, Count, CountSum
 
 MOST_PARTS = 10_000  # the largest sum of the shares of a mix
 NOT_REQUESTED = "no flavor requests it"  # why an amount is stranded
@@ -23,9 +24,9 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
     """
 
     podm: str
-    nodes: int
-    sums: int | None = None
-    bound: int | None = None
+    nodes: Count
+    sums: CountSum | None = None
+    bound: CountSum | None = None
     reasons: tuple[Reason, ...] = ()
 
     @property
@@ -37,8 +38,8 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
 class ProvenMost(Noun, frozen=True, kw_only=True):
     """A proven upper bound of nodes, and the number that the optimiser placed (``found``)."""
 
-    bound: int
-    found: int
+    bound: CountSum
+    found: CountSum
 
 
 class Exhaustion(Noun, frozen=True, kw_only=True):
@@ -60,11 +61,11 @@ class Capacity(Noun, frozen=True, kw_only=True):
 
     name: str
     podms: tuple[PodmCapacity, ...]
-    podm_sums: int | None = None
-    site_sums: int | None = None
+    podm_sums: CountSum | None = None
+    site_sums: CountSum | None = None
     proven: ProvenMost | None = None
     exhausted: tuple[Exhaustion, ...] = ()
-    by_flavor: dict[str, int] = {}
+    by_flavor: dict[str, Count] = {}
     refused: str | None = None
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
@@ -91,9 +92,9 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
     kind: str
     model: str | None
     unit: str
-    free: float
-    usable: float
-    why: tuple[tuple[str, float], ...]
+    free: AmountSum
+    usable: AmountSum
+    why: tuple[tuple[str, AmountSum], ...]
 
     @property
     def stranded(self) -> float:

@@ -473,7 +473,7 @@ class FitCounts(Struct, frozen=True, kw_only=True):
     ``silent`` zones are not counted.
     """
 
-    podms: tuple[tuple[str, int], ...]
+    podms: tuple[tuple[str, Count], ...]
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     silent: tuple[SilentZone, ...] = ()

@@ -10,10 +10,18 @@ from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ComposedNode
-from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm, LeanPodm
+from valence_sched.model.inventory import (
+    COUNTED_CONDITIONS,
+    AmountSum,
+    Count,
+    CountSum,
+    Devices,
+    FullPodm,
+    LeanPodm,
+)
 from valence_sched.model.need import has_words
 
-Amounts = tuple[int | None, int | None]
+Amounts = tuple[CountSum | None, CountSum | None]
 #: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
 #: tainted, disabled, unhealthy or in another state that forbids it.
 BlockUse = Literal["free", "shared", "used", "unusable"]
@@ -27,14 +35,14 @@ class PodmSummary(Struct, frozen=True, kw_only=True):
     They are sums of known amounts, None if all are unknown.
     """
 
-    blocks: tuple[int, int]
+    blocks: tuple[CountSum, CountSum]
     cores: Amounts
     memory_mib: Amounts
     gpus: Amounts
     accelerators: Amounts
     drives: Amounts
     nics: Amounts
-    stocks: dict[str, tuple[float | None, float | None]]
+    stocks: dict[str, tuple[AmountSum | None, AmountSum | None]]
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):
@@ -47,7 +55,7 @@ class PodmOverview(Struct, frozen=True, kw_only=True):
 
     podm: LeanPodm
     amounts: PodmSummary
-    pool_count: int
+    pool_count: Count
     live: bool = False
     pools: dict[str, PodmSummary] = {}
 
@@ -115,7 +123,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     types: tuple[str, ...]
     pools: tuple[str, ...]
     devices: Devices
-    slots: int
+    slots: CountSum
     use: BlockUse
     nodes: tuple[str, ...] = ()
     topology: dict[str, str] = {}
@@ -141,9 +149,9 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
 
     kind: str
     model: str | None
-    devices: int | None
-    free: int | None
-    podms: int
+    devices: CountSum | None
+    free: CountSum | None
+    podms: Count
 
 
 def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, Any]]:

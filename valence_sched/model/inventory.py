@@ -25,6 +25,9 @@ DECLARED_SCHEME = "declared:"  # the scheme of the URIs of declared stocks
 Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
 Positive = Annotated[int, Meta(ge=1, lt=MAX_WHOLE)]
 Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
+#: Sums of counts and of amounts over pod managers.
+CountSum = Annotated[int, Meta(ge=0, le=2**62)]
+AmountSum = Annotated[float, Meta(ge=0, le=2.0**100)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
 Capabilities = dict[str, tuple[str, ...]]

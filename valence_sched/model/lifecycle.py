@@ -2,14 +2,17 @@
 """Results of a scheduler on claims and nodes: claiming, composing, reconciling."""
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ComposedNode, NodeShrink, sum_devices
 from valence_sched.model.decision import DecisionResult
-from valence_sched.model.inventory import Devices, LeanPodm, uri_tail
+from valence_sched.model.inventory import Count, Devices, LeanPodm, Positive, uri_tail
+
+ExitCode = Annotated[int, Meta(ge=0, le=255)]
 
 
 class Event(Noun, frozen=True, kw_only=True):
@@ -30,7 +33,7 @@ class ClaimResult(Struct, frozen=True, kw_only=True):
 
     claim: Claim | None
     decision: DecisionResult | None = None
-    retries: int = 0
+    retries: Count = 0
 
 
 class ClaimRecord(Struct, frozen=True, kw_only=True):
@@ -105,7 +108,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     state: str
     reason: str | None = None
     devices: Devices = Devices()
-    unknown_blocks: int = 0
+    unknown_blocks: Count = 0
 
 
 class NodeRecord(NodeStatus, frozen=True, kw_only=True):
@@ -129,7 +132,7 @@ class Action(Struct, frozen=True, kw_only=True):
     id: str
     podm: str
     done: str
-    exit_code: int = 0
+    exit_code: ExitCode = 0
 
 
 class ReconcileResult(Struct, frozen=True, kw_only=True):
@@ -141,8 +144,8 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
 
     actions: tuple[Action, ...] = ()
     composing: tuple[Claim, ...] = ()
-    forgotten_claims: int = 0
-    forgotten_decisions: int = 0
+    forgotten_claims: Count = 0
+    forgotten_decisions: Count = 0
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -151,7 +154,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     If the pod manager offers no preview, the answer is found ``by_reading``.
     """
 
-    node: int
+    node: Positive
     podm: str
     refusal: str | None = None
     problem: str | None = None

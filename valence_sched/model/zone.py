@@ -135,9 +135,9 @@ class ZoneSupplies(Struct, frozen=True, kw_only=True):
     ``most_nodes`` is an upper bound of the nodes that the pools make; it considers each need alone.
     """
 
-    pools: int = 0
+    pools: inventory.Count = 0
     by_weigher: dict[str, MixSupplies] = {}
-    most_nodes: int = MAX_NODES
+    most_nodes: inventory.Count = MAX_NODES
 
 
 class ZoneAnswer(Struct, frozen=True, kw_only=True):

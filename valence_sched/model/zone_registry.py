@@ -15,7 +15,7 @@ from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.http import MOST_HOPS, ClientCertificate, client_certificate, file_problem
-from valence_sched.model.inventory import Capabilities, Name, ZoneName
+from valence_sched.model.inventory import Capabilities, Count, CountSum, Name, ZoneName
 from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference
 
@@ -147,8 +147,8 @@ class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
 class ZoneAmounts(Struct, frozen=True, kw_only=True):
     """The sums over the pod managers of the zone itself: ``(free, total)``, None if unknown."""
 
-    podms: int = 0
-    amounts: dict[str, tuple[int | None, int | None]] = {}
+    podms: Count = 0
+    amounts: dict[str, tuple[CountSum | None, CountSum | None]] = {}
 
 
 class ZoneNode(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 """Keystone: authenticates users by tokens, with the middleware that OpenStack services use."""
 
 import contextlib
+import functools
 import hashlib
 import hmac
 import os
@@ -89,7 +90,8 @@ class KeystoneAccess:
         public = settings.public_url or settings.auth_url
         self.challenge: str | None = f'Keystone uri="{public}"'
         self.page_challenge: str | None = BASIC
-        self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
+        self._options = functools.partial(_options, settings, password, public)
+        self._middleware = auth_token.AuthProtocol(_confirm, self._options())
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic."""
@@ -112,6 +114,8 @@ class KeystoneAccess:
         try:
             answer = self._middleware(confirmed, start_response)
         except (ClientException, *http.MALFORMED) as error:
+            # its own token may have no readable end, or no catalogue
+            self._middleware = auth_token.AuthProtocol(_confirm, self._options())
             raise _unavailable(type(error).__name__) from None
         if (close := getattr(answer, "close", None)) is not None:
             close()

@@ -101,6 +101,7 @@ class TenantGate:
 
 MEMORY = "memory://"
 TIMEOUT_S = 2.0  # time limit of an answer of Redis
+LONGEST_WINDOW_S = 366 * 86400  # of a rate
 MOST_FORWARDED_CHARS = 1000
 
 
@@ -120,6 +121,8 @@ class RateLimiter:
         for name, text in given.items():
             try:
                 self._rates[name] = limits.parse_many(text) if text else []
+                if any(rate.get_expiry() > LONGEST_WINDOW_S for rate in self._rates[name]):
+                    raise ValueError
             except ValueError:
                 expected = "such as 100/second or 20/second;500/minute"
                 place = f"rate_limits: {name}"

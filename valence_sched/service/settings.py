@@ -4,8 +4,8 @@
 import ipaddress
 import re
 import threading
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -207,7 +207,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
         _ = settings.proxy_networks
     except ValueError as error:
         raise UsageError(f"{path}: proxies: {error}") from None
-    _refuse(path, _endless_waits(settings))
+    _refuse(path, _too_large(settings))
     _refuse(path, _event_problems(settings.reader_settings))
     baremetal.check_ironic(settings.ironic_settings or baremetal.IronicSettings(), path, "$.ironic")
     if settings.drain is not None:
@@ -232,13 +232,28 @@ def _empty_names(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
         yield is_empty, f"rate_limits: {name}: an empty rate: name a rate, or null for no limit"
 
 
-def _endless_waits(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
-    most = threading.TIMEOUT_MAX  # a longer wait fails at once
-    waits = {"limits: queue_s": settings.limits.queue_s, "limits: read_s": settings.limits.read_s}
-    if settings.keystone is not None:
-        waits["keystone: timeout_s"] = settings.keystone.timeout_s
-    for name, seconds in waits.items():
-        yield seconds > most, f"{name} must be at most {most:,.0f}, got {seconds:g}"
+#: The largest values; a larger one fails later, or exhausts the machine.
+LARGEST: Mapping[str, float] = {
+    "workers": 1000,
+    "threads": 1000,
+    "audit_lines": 10**9,
+    "limits.operations": 1000,
+    "limits.body_bytes": 1 << 30,
+    "limits.queue_s": threading.TIMEOUT_MAX,
+    "limits.read_s": threading.TIMEOUT_MAX,
+    "keystone.timeout_s": threading.TIMEOUT_MAX,
+    "keystone.token_cache_s": threading.TIMEOUT_MAX,
+    "reader.readers": 1000,
+}
+
+
+def _too_large(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
+    for name, most in LARGEST.items():
+        value: Any = settings
+        for part in name.split("."):
+            value = getattr(value, part, 0)
+        place = name.replace(".", ": ")
+        yield value > most, f"{place} must be at most {most:,.0f}, got {value:g}"
 
 
 TOGETHER = "must be set together"

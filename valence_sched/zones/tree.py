@@ -24,6 +24,7 @@ from valence_sched.calls import DEADLINE_SHARE, errors_of, outcomes_of
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, ServiceBusy, StaleOffer, one_line
 from valence_sched.model import zone as nouns
+from valence_sched.model.base import MAX_WHOLE
 from valence_sched.model.decision import Candidate, SilentZone
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.request import GroupState, Request, with_inherited
@@ -84,7 +85,9 @@ class OfferOrder:
         one, cost = offer.candidate, self.cost(part, offer)
         score = round(1.0 - cost / self.worst_cost, 6) if self.worst_cost else 1.0
         scores = {name: min(max(value, 0.0), 1.0) for name, value in one.scores.items()}
-        return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
+        waste = min(max(one.waste, 0), MAX_WHOLE)
+        one = replace(one, cost=cost, score=score, scores=scores, waste=waste)
+        return replace(offer, candidate=one)
 
     def cost(self, part: Part, offer: nouns.Offer) -> int:
         worst = part.answer.worst_cost
@@ -430,7 +433,7 @@ def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAns
         undecided=answer.undecided[:MOST_NAMED],
         silent=answer.silent[:MOST_NAMED],
         excluded=answer.excluded[:MOST_NAMED],
-        worst_cost=max(0, answer.worst_cost),
+        worst_cost=min(max(0, answer.worst_cost), MAX_WHOLE),
         answered=min(max(1, answer.answered), 1_000_000),
         overtakings=UNSET if answer.overtakings is UNSET else answer.overtakings[:MOST_NAMED],
         most_free=answer.most_free[: len(query.request.needs)],

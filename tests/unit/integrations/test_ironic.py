@@ -155,6 +155,7 @@ class Login:
 
     def __init__(self, *endpoints, scoped=True, error=None):
         self._endpoints, self._scoped, self._error = endpoints, scoped, error
+        self.invalidated = False
 
     def get_access(self, _session):
         if self._error:
@@ -164,6 +165,10 @@ class Login:
         ]} for type_, interface, region, url in self._endpoints]  # fmt: skip
         token = {"methods": [], "catalog": catalog} if self._scoped else {"methods": []}
         return create(body={"token": token}, auth_token="t")
+
+    def invalidate(self):
+        self.invalidated = True
+        return True
 
     def get_headers(self, _session):
         return {"X-Auth-Token": "t"}
@@ -201,8 +206,10 @@ class TestCatalogue(IronicCase):
         failures = exceptions.Unauthorized("geheim"), exceptions.ConnectFailure("geheim")
         malformed = KeyError("geheim"), TypeError("geheim"), RecursionError("geheim")
         for error in (*failures, *malformed):
-            told = self.refused(lambda it=error: self.urls(Login(error=it)), "no token")
+            login = Login(error=error)
+            told = self.refused(lambda it=login: self.urls(it), "no token")
             self.assertNotIn("geheim", told)
+            self.assertTrue(login.invalidated, "its token may have no readable end")
 
     def test_the_one_endpoint_of_a_login_without_a_catalogue_tells_itself_what_it_is(self):
         fake = self.ironic()
