@@ -28,7 +28,7 @@ from valence_sched.model.diagnostic import Diagnostic, EffectLog
 from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.podm_address import endpoint_key, is_address
-from valence_sched.model.profile import URL_PASSWORD
+from valence_sched.model.profile import hide_passwords
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import AUTO, PasswordReference, Registration
 from valence_sched.model.zone import ZoneSettings
@@ -154,7 +154,7 @@ class Registry:
         quarantine: Quarantine | None = None,
         shared: Callable[[], Store] | None = None,
     ) -> None:
-        if state is not None and URL_PASSWORD.search(state):
+        if state is not None and hide_passwords(state) != state:
             text = "every user of this machine can see a password on a command line"
             raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine, self._shared = config, quarantine, shared
@@ -176,7 +176,7 @@ class Registry:
 
     @property
     def where(self) -> str:
-        return str(self.file) if self.file else URL_PASSWORD.sub(r"\1@", self.url)
+        return str(self.file) if self.file else hide_passwords(self.url)
 
     @property
     def empty(self) -> bool:

@@ -12,13 +12,23 @@ from msgspec.structs import replace
 from valence_sched.errors import InputError
 
 PROFILE = "VALENCE_SCHED_PROFILE"
-URL_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
+_PASSWORDS = re.compile(r"(://[^/@:]*)(:)[^@]*(@)|([?&]\w*passw(?:or)?d)(=)[^&]*")
 CONFIG_FILE = "config.yaml"
 VARIABLES = {
     "inventory": "VALENCE_SCHED_INVENTORY",
     "service": "VALENCE_SCHED_URL",
     "state": "VALENCE_SCHED_STATE",
 }
+
+
+def hide_passwords(url: str, shown: str = "") -> str:
+    """Return a URL without the passwords of its user and of its options."""
+
+    def hide(found: re.Match[str]) -> str:
+        before, mark, after = found[1] or found[4], found[2] or found[5], found[3] or ""
+        return f"{before}{mark + shown if shown else ''}{after}"
+
+    return _PASSWORDS.sub(hide, url)
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +80,7 @@ def check_profiles(file: ProfileFile, path: str) -> None:
             "service": "use VALENCE_SCHED_USER and VALENCE_SCHED_PASSWORD",
         }
         for field, hint in hints.items():
-            if URL_PASSWORD.search(getattr(profile, field) or ""):
+            if (url := getattr(profile, field) or "") != hide_passwords(url):
                 place = f"$.profiles.{name}.{field}"
                 raise InputError(path, place, "a password", "a URL without a password", hint)
 

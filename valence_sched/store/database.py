@@ -45,6 +45,8 @@ class StoreUrl:
             text = f"unknown database {self.engine!r}: use sqlite, postgresql or mysql"
             raise StoreError(text)
         driver, module, extra = DRIVERS[self.engine]
+        if extra == "mysql" and not url.database:
+            raise StoreError(f"the URL names no database: use {self.engine}://HOST/NAME")
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
         if self.engine == "sqlite" and (path := text.partition(":///")[2]):
@@ -83,6 +85,12 @@ PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
 REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
 REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
+# The settings of a server may differ: local time repeats an hour each autumn, and a lax mode stores
+# a text that is too long without its end.
+MYSQL_SESSION = (
+    "set time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "sql_safe_updates = 0"
+)
 
 HINTS = {
     "full": "free space, then retry: the change was not written",
@@ -90,8 +98,9 @@ HINTS = {
     "corrupt": "damaged, or not a valence-sched store: restore a backup or name another store",
     "disk": "free space, or name a store on another disk",
     "unreachable": "check that the database runs, and its host, port and login",
+    "unopened": "check its folder, and the files beside it that end in -wal and -shm",
 }
-SQLITE_KINDS = {8: "readonly", 10: "disk", 11: "corrupt", 13: "full", 14: "unreachable"}
+SQLITE_KINDS = {8: "readonly", 10: "disk", 11: "corrupt", 13: "full", 14: "unopened"}
 SQLITE_KINDS[26] = "corrupt"
 MYSQL_KINDS = dict.fromkeys((3, 1021, 1030, 1114), "full") | {1142: "readonly", 1290: "readonly"}
 MYSQL_KINDS |= dict.fromkeys((1044, 1045, 1049, 2003), "unreachable")
@@ -108,7 +117,8 @@ def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
 def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether the connection is lost, as after a restart of the database."""
     cut: bool = getattr(error, "connection_invalidated", False)
-    return cut or _codes(error)[1].startswith(("08", "57P"))
+    sqlstate = _codes(error)[1]  # 08004: no connection was made
+    return cut or (sqlstate != "08004" and sqlstate.startswith(("08", "57P")))
 
 
 def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
@@ -116,7 +126,7 @@ def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
     _, sqlstate, mysql = _codes(error)
     passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
     all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process are in use
-    return all_wait or passing or _kind(error) == "unreachable"
+    return all_wait or passing or _kind(error) in ("unreachable", "unopened")
 
 
 def is_away(error: sa.exc.SQLAlchemyError) -> bool:
@@ -124,6 +134,16 @@ def is_away(error: sa.exc.SQLAlchemyError) -> bool:
     _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
     refused = _codes(error)[2] in REFUSED_MYSQL_NUMBERS or REFUSED_LOGIN.search(fatal)
     return not refused and (is_unreachable(error) or is_disconnect(error))
+
+
+# Errors of a driver that the URL names or of an option in it, before anything is sent.
+REFUSED_OPTIONS = (ImportError, TypeError, ValueError, LookupError, AttributeError, OSError)
+
+
+def _url_error(error: Exception, address: StoreUrl) -> StoreError:
+    hint = f"begin it with {address.engine}://, and correct its options"
+    reason = getattr(error, "strerror", None) or error
+    return StoreError(f"{address}: the URL is refused: {reason}: {hint}")
 
 
 class RowRefused(StoreError):
@@ -147,10 +167,11 @@ def _kind(error: Exception) -> str:
     sqlite, sqlstate, mysql = _codes(error)
     if sqlite:
         return SQLITE_KINDS.get(sqlite, "")
+    if mysql in MYSQL_KINDS:
+        return MYSQL_KINDS[mysql]
     if sqlstate:
         return SQLSTATE_KINDS.get(sqlstate, "unreachable" if sqlstate.startswith("08") else "")
-    is_usual = isinstance(error, sa.exc.OperationalError)
-    return MYSQL_KINDS.get(mysql, "unreachable" if is_usual else "")
+    return "unreachable" if isinstance(error, sa.exc.OperationalError) else ""
 
 
 def _codes(error: Exception) -> tuple[int, str, int]:
@@ -317,7 +338,7 @@ class Database:
         try:
             if self.address.engine == "postgresql":
                 driver.autocommit = True  # set without a round trip
-            elif self.address.engine == "mysql":
+            elif self.address.engine != "sqlite":
                 driver.autocommit(True)
         except BaseException:
             _drop(connection)
@@ -326,7 +347,11 @@ class Database:
 
     def _transact(self, work: Work[T], engine: sa.Engine) -> T:
         self.counts.transactions += 1
-        with engine.connect() as connection, connection.begin():
+        try:
+            connected = engine.connect()
+        except REFUSED_OPTIONS as error:
+            raise _url_error(error, self.address) from None
+        with connected as connection, connection.begin():
             return work(connection)
 
     def retry(
@@ -404,12 +429,17 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
     else:
         arguments["connect_args"] = {"connect_timeout": 10}
+        if address.engine != "postgresql":
+            arguments["connect_args"]["init_command"] = MYSQL_SESSION
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
         # the driver logs this besides raising its error
         noise = "error ignored terminating"
         logging.getLogger("psycopg").addFilter(lambda it: not str(it.msg).startswith(noise))
-    engine = sa.create_engine(url, **arguments)
+    try:
+        engine = sa.create_engine(url, **arguments)
+    except (*REFUSED_OPTIONS, sa.exc.ArgumentError) as error:
+        raise _url_error(error, address) from None
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
 

@@ -238,7 +238,7 @@ class ShowConfig(base.Lister):
             service=options.os_scheduler_endpoint,
             catalogue=lambda: (cloud.scheduler_endpoint(manager) or (None,))[0],
         )  # fmt: skip
-        hide = model.profile.URL_PASSWORD.sub
+        hide = model.profile.hide_passwords
         return self.known_columns, [
-            (one, hide(r"\1:***@", value) if value else None, source) for one, value, source in rows
+            (one, hide(value, "***") if value else None, source) for one, value, source in rows
         ]

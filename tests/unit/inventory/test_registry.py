@@ -100,9 +100,17 @@ class TestRegistry(unittest.TestCase):
         self.assertEqual(self.folder / "s/valence-sched", registry.passwords.path.parent)
         same = self.registry(VALENCE_SCHED_STATE=url.replace("hunter2", "other"))
         self.assertEqual(registry.passwords.path, same.passwords.path)
-        with self.assertRaises(UsageError) as caught:
-            self.registry(url)
-        self.assertNotIn("hunter2", str(caught.exception))
+        for one in (
+            url,
+            "postgresql://op:hun/ter2@h/db",
+            "mysql://h/db?passwd=hunter2",
+            "postgresql:///db?host=h&password=hunter2&sslmode=require",
+        ):
+            with self.subTest(one):
+                with self.assertRaises(UsageError) as caught:
+                    self.registry(one)
+                self.assertNotIn("ter2", str(caught.exception))
+                self.assertNotIn("ter2", self.registry(VALENCE_SCHED_STATE=one).where)
 
     def test_what_was_read_to_register_is_stored(self):
         """Decisions on the state do not wait for another reading."""

@@ -5,6 +5,7 @@ import logging
 import socket
 import sqlite3
 import unittest
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -149,6 +150,23 @@ class TestIsolation:
                 levels.append(connection.get_isolation_level())
         expected = ["READ COMMITTED", "REPEATABLE READ"]
         self.assertEqual(["SERIALIZABLE"] * 2 if self.engine == "sqlite" else expected, levels)
+
+
+@partial(on_each_engine, engines=["mysql"])
+class TestServerSettings:
+    """Settings of a server: the option ``sql_mode`` of the driver stands for those of a server."""
+
+    def test_a_claim_is_taken_and_a_text_is_stored_whole_or_refused(self):
+        for mode in ("ORACLE", "", "ANSI"):
+            with self.subTest(mode), self.store(f"{self.url}&sql_mode={mode}") as store:
+                store.claims.create([part(f"p{mode}", store.remember(podm(f"p{mode}")), "c0")])
+                with self.assertRaisesRegex(StoreError, "too long"):
+                    store.remember(podm("q", read_at="x" * 65))
+
+    def test_time_is_not_the_local_time_that_repeats_an_hour_each_autumn(self):
+        for engine in (self.one._database.writer, self.one._database.reader):
+            with engine.connect() as connection:
+                self.assertEqual("+00:00", connection.scalar(sa.text("select @@time_zone")))
 
 
 class TestAddress(unittest.TestCase):
@@ -393,12 +411,17 @@ class TestTransactions(unittest.TestCase):
 class TestOneRow:
     """One statement as a separate transaction."""
 
-    def test_it_reads_what_was_committed_last_and_leaves_no_transaction_open(self):
-        one, other = (Database(StoreUrl(self.url)) for _ in range(2))
-        self.addCleanup(one.close)
-        self.addCleanup(other.close)
+    def test_it_reads_what_was_committed_last_under_each_name_of_the_engine(self):
         with self.store():  # creates the tables
             pass
+        for url in {self.url, self.url.replace("mysql", "mariadb", 1)}:
+            with self.subTest(url.partition(":")[0]):
+                self.check_last_commit(url)
+
+    def check_last_commit(self, url):
+        one, other = Database(StoreUrl(url)), Database(StoreUrl(self.url))
+        self.addCleanup(one.close)
+        self.addCleanup(other.close)
         for number in range(1, 4):
             other.write(lambda c, to=number: c.exec_driver_sql(f"UPDATE shards SET moved = {to}"))
             row = one.read_row(sa.text("SELECT min(moved), max(moved) FROM shards"))
@@ -503,10 +526,28 @@ class TestUrl(unittest.TestCase):
             ("nothing", "the URL of the store is invalid: use sqlite:///FILE, "
              "postgresql://HOST/NAME or mysql://HOST/NAME"),
             ("oracle://db", "unknown database 'oracle': use sqlite, postgresql or mysql"),
+            ("mysql://db", "the URL names no database: use mysql://HOST/NAME"),
+            ("mariadb:///", "the URL names no database: use mariadb://HOST/NAME"),
         ):  # fmt: skip
             with self.assertRaises(StoreError) as caught:
                 StoreUrl(url)
             self.assertEqual(line, str(caught.exception))
+
+    def test_an_option_or_a_driver_that_cannot_be_used_is_told(self):
+        for url, address, problem in (
+            ("mysql://db/n?dialect=x", "mysql://db/n", "unexpected keyword argument 'dialect'"),
+            ("mysql+absent://db/n", "mysql://db/n", "Can't load plugin"),
+            ("mysql://db/n?read_timeout=x", "mysql://db/n", "invalid literal for int()"),
+            ("mysql://db/n?ssl_ca=/nowhere", "mysql://db/n", "No such file or directory"),
+            ("sqlite:///a.db?timeout=x", "a.db", "could not convert string to float"),
+        ):
+            with self.subTest(url), self.assertRaises(StoreError) as caught:
+                Database(StoreUrl(url)).read(lambda _connection: None, "opening")
+            error, engine = str(caught.exception), url.partition(":")[0].partition("+")[0]
+            self.assertTrue(error.startswith(f"{address}: the URL is refused: "), error)
+            self.assertIn(problem, error)
+            hint = f": begin it with {engine}://, and correct its options"
+            self.assertTrue(error.endswith(hint), error)
 
 
 class TestAway(StoreCase):
@@ -582,7 +623,7 @@ class TestAway(StoreCase):
         ):
             self.away()
             with self.assertRaisesRegex(
-                StoreError, "unable to open database file .check that the database"
+                StoreError, "unable to open database file .check its folder"
             ):
                 step()
         self.assertEqual([], self.pauses)

@@ -245,7 +245,13 @@ class TestAgain(unittest.TestCase):
         self.check(
             is_disconnect,
             [failed("words", cut=True), state("08006"), state("57P01")],
-            [failed("words"), state("40001"), state("5"), sqlite(sqlite3.SQLITE_CANTOPEN)],
+            [
+                failed("words"),
+                state("40001"),
+                state("5"),
+                sqlite(sqlite3.SQLITE_CANTOPEN),
+                failed(1040, "Too many connections", sqlstate="08004"),
+            ],
         )
 
     def test_no_connection_is_to_be_had(self):
@@ -271,13 +277,15 @@ class TestWords(unittest.TestCase):
 
     def test_the_hint_is_that_of_the_failure(self):
         for kind, errors in {
-            "full": [sqlite(13), state("53100"), failed(1021, "words"), failed(1114, "words"),
-                     failed(1030, "words"), failed(3, "words")],
+            "full": [sqlite(13), state("53100"), failed(1021, "words", sqlstate="HY000"),
+                     failed(1114, "words"), failed(1030, "words"), failed(3, "words")],
             "readonly": [sqlite(8), state("25006"), state("42501"), failed(1290, "words"),
                          failed(1142, "words")],
             "corrupt": [sqlite(11), sqlite(26), state("XX001")],
             "disk": [sqlite(10), sqlite(sqlite3.SQLITE_IOERR_WRITE)],
-            "unreachable": [sqlite(14), state("08006"), failed(2003, "words"), failed("words")],
+            "unopened": [sqlite(14)],
+            "unreachable": [state("08006"), failed(2003, "words"), failed("words"),
+                            failed(1045, "words", sqlstate="28000")],
         }.items():  # fmt: skip
             for error in errors:
                 line = f"postgresql://127.0.0.1:5432/name: doing: words ({HINTS[kind]})"
