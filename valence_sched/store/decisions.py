@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import UnknownName, one_line
 from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.dispatch import Dispatch, Receipt, Receipts, WaitingDispatches
 from valence_sched.model.inventory import to_json
@@ -65,7 +65,7 @@ class Dispatches(Stored):
         """Record that the controller accepted a decision; idempotent."""
         values: dict[str, Any] = {"sent_at": now(), "due_at": None, "error": None}
         answers = (filter(None, (f"HTTP {each.status}", each.reference)) for each in receipts)
-        text = "; ".join(map(" ".join, answers))
+        text = one_line("; ".join(map(" ".join, answers)))  # PostgreSQL refuses NUL
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:

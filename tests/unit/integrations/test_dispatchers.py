@@ -4,13 +4,19 @@
 import contextlib
 import http.server
 import json
+import ssl
+import tempfile
+import threading
 import unittest
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tests.loopback import LoopbackServer
+from tests.unit.certificates import LOOPBACK, server_context
 from valence_sched.errors import DispatchFailed, RequestError, UsageError
 from valence_sched.integrations.dispatchers.valence import properties, valence
 from valence_sched.integrations.dispatchers.webhook import (
@@ -48,7 +54,9 @@ class Controller:
 
 
 @contextlib.contextmanager
-def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterator[Controller]:
+def controller(
+    *answers: tuple[int, object] | Callable[[Any], object], context: ssl.SSLContext | None = None
+) -> Iterator[Controller]:
     here = Controller()
     here.answers = list(answers)
 
@@ -85,8 +93,11 @@ def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterat
             pass
 
     server = LoopbackServer(Door)
-    server.start()
     here.url = server.url
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        here.url = server.url.replace("http:", "https:")
+    server.start()
     try:
         yield here
     finally:
@@ -142,14 +153,43 @@ class TestWebhook(unittest.TestCase):
         ):  # fmt: skip
             webhook(there.url, order("a"))
 
+    def test_an_answer_that_never_ends_is_given_up(self):
+        def trickle(door) -> None:
+            door.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.01):
+                    door.wfile.write(b" ")
+                    door.wfile.flush()
+
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        with controller(trickle) as there, self.assertRaisesRegex(
+            DispatchFailed, "ReadTimeout: the decision may have been accepted"
+        ):  # fmt: skip
+            webhook(there.url, replace(order("a"), timeout_s=0.1))
+
     def test_nobody_there_is_an_error_and_nothing_was_sent(self):
-        with self.assertRaisesRegex(DispatchFailed, "127.0.0.1:9/: .* nothing was sent"):
-            webhook("http://127.0.0.1:9/", order("a"))
+        for url in ("http://127.0.0.1:9/", "http://a..b/", "http://\u2603.example/"):
+            with self.subTest(url), self.assertRaisesRegex(
+                DispatchFailed, f"{url}: .* nothing was sent"
+            ):  # fmt: skip
+                webhook(url, order("a"))
+
+    def test_a_certificate_that_is_not_trusted_is_said_and_nothing_was_sent(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        context, _ = server_context(folder, LOOPBACK)
+        with controller(context=context) as there, self.assertRaisesRegex(
+            DispatchFailed, "certificate is not trusted: self-signed.*: nothing was sent: give"
+        ):  # fmt: skip
+            webhook(there.url, order("a"))
+        self.assertEqual([], there.came)
 
     def test_a_url_with_a_password_is_refused_and_not_echoed(self):
-        with self.assertRaises(UsageError) as caught:
-            webhook("http://me:canary@127.0.0.1/", order("a"))
-        self.assertNotIn("canary", str(caught.exception))
+        urls = ("http://me:canary@127.0.0.1/", "me:canary@h/", "https:/me:canary@h", "h/?t=canary")
+        for url in urls:
+            with self.subTest(url), self.assertRaises(UsageError) as caught:
+                webhook(url, order("a"))
+            self.assertNotIn("canary", str(caught.exception))
 
 
 class TestValence(unittest.TestCase):
@@ -181,8 +221,8 @@ class TestValence(unittest.TestCase):
             with controller((status, {}), (201, {"uuid": "u"})) as here:
                 self.assertEqual("u", valence(here.url, one)[0].reference)
             self.assertEqual("gpu-d1", json.loads(here.came[-1][2])["name"])
-        no_json = ((200, b'["\xff"]'), (200, b"[" * 100_000))
-        for answer in ((500, {}), (401, {}), (200, "x" * (1 << 20)), (0, None), *no_json):
+        others = ((200, b'["\xff"]'), (200, b"[" * 100_000), (200, {"members": []}), (200, "x"))
+        for answer in ((500, {}), (401, {}), (200, "x" * (1 << 20)), (0, None), *others):
             with controller(answer) as here, self.assertRaises(DispatchFailed):
                 valence(here.url, one)
             self.assertEqual(1, len(here.came), answer)

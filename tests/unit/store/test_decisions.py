@@ -159,13 +159,16 @@ class TestDispatches:
         self.assertIn("waiting, posted 1 time: HTTP 503", str(self.one.dispatches.newest(1)[0]))
         self.assertEqual((1, 1), self.one.dispatches.waiting()[:2])
         one = self.one.dispatches.take(HOLD_S)
-        for answer in (RECEIPT, replace(RECEIPT, reference="late")):
+        first = replace(RECEIPT, reference="n\0" + "1" * 2000)
+        for answer in (first, replace(RECEIPT, reference="late")):
             self.one.dispatches.finish(one, [answer])
         (found,) = self.other.dispatches.newest(1)
-        self.assertEqual((RECEIPT,), found.receipts)
-        self.assertEqual(f"claim {claim.id} on b: accepted: HTTP 202 n-1", str(found))
-        events = [(one.kind, one.words) for one in self.one.events(claim.id)]
-        self.assertEqual([("held", None), ("dispatched", "HTTP 202 n-1")], events)
+        self.assertEqual((first,), found.receipts)
+        text = "HTTP 202 n\\u0000111"
+        self.assertIn(f"claim {claim.id} on b: accepted: {text}", str(found))
+        (held, dispatched) = self.one.events(claim.id)
+        self.assertEqual(("held", "dispatched"), (held.kind, dispatched.kind))
+        self.assertTrue(dispatched.words.startswith(text))
         self.assertEqual((0, 0, 0.0), self.one.dispatches.waiting())
         self.one.dispatches.delay(one, "late", 0.0)
         self.assertIsNone(self.taken())

@@ -2,22 +2,24 @@
 """Sends one request to a dispatch URL; follows no redirect, and limits the size of the answer."""
 
 import base64
-import itertools
+import ssl
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import LocationParseError, NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
+from valence_sched.model import http
 from valence_sched.model.dispatch import Order
 from valence_sched.model.podm_address import is_http_url
-from valence_sched.remote.connection import new_session
+from valence_sched.remote.connection import FAILURES, new_session
 
-#: The bytes of one piece of an answer, and the most pieces to read.
-PIECE_BYTES, MAX_PIECES = 1 << 16, 16
+PIECE_BYTES, MAX_BYTES = 1 << 16, 1 << 20
+NOT_AGAIN = "the order was not sent again"
 MAY_BE_ACCEPTED = "the decision may have been accepted: check the other system first"
 
 
@@ -47,11 +49,11 @@ def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) ->
     if status in (404, 405, 501):
         return None
     if status != 200:
-        raise DispatchFailed(f"{where}: HTTP {status}, expected 200: the order was not sent again")
+        raise DispatchFailed(f"{where}: HTTP {status}, expected 200: {NOT_AGAIN}")
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = "not JSON, or more than 1 MiB: the order was not sent again: check the other system"
+        text = f"not JSON, or more than 1 MiB: {NOT_AGAIN}: check the other system"
         raise DispatchFailed(f"{where}: {text}") from None
 
 
@@ -67,9 +69,10 @@ def _ask(
     if "@" in rest.partition("/")[0]:
         raise UsageError("--dispatch: remove the password from the URL: other users can see it")
     if not is_http_url(url):
-        found = "an invalid host" if scheme in ("http", "https") else repr(scheme)
+        # the part before :// may be a password
+        found = "an invalid host" if scheme in ("http", "https") else "another scheme, or none"
         raise UsageError(f"--dispatch: expected an http or https URL, found {found}")
-    parts = urlsplit(url)
+    parts, until = urlsplit(url), time.monotonic() + timeout_s
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
     try:
         with new_session(url) as session:
@@ -77,15 +80,35 @@ def _ask(
             answer = session.request(
                 method, url, data=body, timeout=timeout_s, allow_redirects=False, stream=True
             )
-            content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
-    except (requests.RequestException, OSError) as error:
-        text = f"{type(error).__name__}: {hint}"
-        reason = getattr(error.args[0], "reason", None) if error.args else None
-        if isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError):
-            hint = "check that it runs and that the URL is right"
-            text = f"no connection, nothing was sent: {hint}"
-        raise DispatchFailed(f"{where}: {text}") from None
-    return where, answer.status_code, content
+            return where, answer.status_code, _read(answer, until)
+    except FAILURES as error:
+        raise DispatchFailed(f"{where}: {_failure(error, hint)}") from None
+
+
+def _read(answer: requests.Response, until: float) -> bytes:
+    """Return the start of an answer; requests limits only the time without data."""
+    content = bytearray()
+    while piece := answer.raw.read1(PIECE_BYTES, decode_content=True):
+        if time.monotonic() > until:
+            raise requests.ReadTimeout
+        content += piece
+        if len(content) >= MAX_BYTES:
+            break
+    return bytes(content[:MAX_BYTES])
+
+
+def _failure(error: Exception, hint: str) -> str:
+    """Return the text of an error; ``hint`` applies if the request may have been sent."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    cause = reason.args[0] if isinstance(reason, Exception) and reason.args else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        what = f"its certificate is not trusted: {http.plain_text(cause)}"
+        hint = http.failure_hint(cause, cacert="REQUESTS_CA_BUNDLE", cert="")
+        return f"{what}: nothing was sent: {hint}"
+    unsent = requests.ConnectTimeout, requests.exceptions.InvalidURL, LocationParseError
+    if isinstance(error, unsent) or isinstance(reason, NewConnectionError):
+        return "no connection, nothing was sent: check that it runs and that the URL is right"
+    return f"{type(error).__name__}: {hint}"
 
 
 def order_headers(order: Order, node: int | None = None) -> dict[str, str]:

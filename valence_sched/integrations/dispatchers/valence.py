@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.errors import DispatchFailed, RequestError
-from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
+from valence_sched.integrations.dispatchers.http_post import NOT_AGAIN, get, order_headers, post
 from valence_sched.model import dispatch
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
@@ -36,7 +36,7 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     receipts: list[dispatch.Receipt] = []
     nodes_url, known = f"{url.rstrip('/')}/v1/nodes", {}
     if order.again:
-        known = _uuids(get(nodes_url, order.timeout_s, order_headers(order)))
+        known = _uuids(nodes_url, get(nodes_url, order.timeout_s, order_headers(order)))
     for placement in order.placements:
         number = placement.node if len(order.placements) > 1 else None
         name = "-".join(str(part) for part in (order.name, order.id, number) if part is not None)
@@ -56,9 +56,11 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     return receipts
 
 
-def _uuids(answer: Any) -> dict[str, str | None]:
-    nodes = answer.get("nodes") if isinstance(answer, dict) else answer
-    found = [one for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
+def _uuids(where: str, answer: Any) -> dict[str, str | None]:
+    nodes = answer.get("nodes", answer) if isinstance(answer, dict) else answer
+    if not isinstance(nodes, list | None):
+        raise DispatchFailed(f"{where}: not a list of nodes: {NOT_AGAIN}: check the other system")
+    found = [one for one in nodes or () if isinstance(one, dict)]
     return {one["name"]: _uuid(one) for one in found if isinstance(one.get("name"), str)}
 
 
