@@ -32,6 +32,7 @@ from valence_sched.model.baremetal import WITHOUT
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import AuditLine, EffectLog
 from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.http import default_authorities
 from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, ReadPace, Selection
 from valence_sched.view import hardware
 
@@ -311,7 +312,7 @@ class App:
             if own.password is not None:
                 password = self.secret(own.password, "ironic: password")
             if own.url is not None:
-                verify = own.cafile or True
+                verify = own.cafile or default_authorities(self.config.environ) or True
                 return [ironic.ironic_at(own.url, own.username, password, verify, own.timeout_s)]
             try:
                 cloud = login()

@@ -4,9 +4,12 @@
 import contextlib
 import io
 import logging
+import os
 import socket
+import tempfile
 import time
 import types
+from pathlib import Path
 from types import MappingProxyType
 from unittest import mock
 
@@ -15,8 +18,10 @@ from keystoneauth1.identity import v3
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase, testing_login
 from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_tokens
 from tests.service.serving import wait_for
+from tests.unit.certificates import LOOPBACK, server_context
 from tests.unit.zones.test_logins import MALFORMED_TOKENS, KeystoneAndChild
 from valence_sched.model.registration import PasswordReference
+from valence_sched.server.keystone import cloud_login
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import KeystoneSettings, RateSettings
 from valence_sched.service.users import BASIC
@@ -143,6 +148,21 @@ class TestTokens(KeystoneCase):
                 other.malformed, asked = None, other.asked["keystone"]
                 self.call("GET", "/v1/policies", headers={"X-Auth-Token": "t"})
                 self.assertEqual(asked + 1, other.asked["keystone"])
+
+    def test_the_usual_authorities_are_trusted_without_others(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        context, trusted = server_context(folder, LOOPBACK)
+        other = KeystoneAndChild()
+        other.serve(self, context)
+        self.enterContext(mock.patch.dict(os.environ, {"OS_CACERT": trusted}))
+        self.client = self.new_keystone_client(auth_url=f"{other.url}/v3")
+        self.ask("GET", "/v1/policies", "t")
+        asked = other.asked["keystone"]
+        self.assertGreater(asked, 0, "by the middleware")
+        fields = {"username": "up", "password": PasswordReference(env="P")}
+        settings = KeystoneSettings(auth_url=f"{other.url}/v3", **fields)
+        self.assertTrue(cloud_login(settings, "p").session.get_token())
+        self.assertGreater(other.asked["keystone"], asked)
 
     def test_a_service_that_may_not_ask_lets_nobody_in(self):
         self.environ["SERVICE_PASSWORD"] = "wrong"

@@ -68,8 +68,7 @@ class KeystoneLogins:
                 project_domain_name=settings.ui_domain_name,
                 include_catalog=False,
             )
-            verify = settings.cafile or http.default_authorities(os.environ) or True
-            session = Session(verify=verify, timeout=settings.timeout_s)
+            session = Session(verify=_authorities(settings) or True, timeout=settings.timeout_s)
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
             raise Unauthenticated("Keystone rejected the user, password or project") from None
@@ -169,8 +168,13 @@ def cloud_login(settings: KeystoneSettings, password: str) -> baremetal.CloudLog
     kind, login = _login(settings, password)
     loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
     auth = loader.load_from_options(auth_url=settings.auth_url, **login)
-    session = Session(auth=auth, verify=settings.cafile or True, timeout=settings.timeout_s)
+    verify = _authorities(settings) or True
+    session = Session(auth=auth, verify=verify, timeout=settings.timeout_s)
     return baremetal.CloudLogin(session, settings.interface, settings.region_name)
+
+
+def _authorities(settings: KeystoneSettings) -> str | None:
+    return settings.cafile or http.default_authorities(os.environ)
 
 
 def _login(settings: KeystoneSettings, password: str) -> tuple[str, dict[str, str | None]]:
@@ -202,7 +206,7 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
         "www_authenticate_uri": public,
         "interface": settings.interface,
         "region_name": settings.region_name,
-        "cafile": settings.cafile,
+        "cafile": _authorities(settings),
         "http_connect_timeout": max(1, round(settings.timeout_s)),
         "http_request_max_retries": 1,
         "token_cache_time": round(settings.token_cache_s),

@@ -2,6 +2,7 @@
 """Answers of Ironic: anything but a complete answer is an error."""
 
 import base64
+import os
 import tempfile
 import threading
 import unittest
@@ -243,6 +244,15 @@ class TestSettings(IronicCase):
             self.assertEqual(5, len(one.nodes()))
         self.assertEqual([], list(self.found()))
         self.assertEqual([], list(self.found("timeout_s: 5")))
+
+    def test_the_usual_authorities_are_trusted_without_others(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        context, trusted = server_context(folder, LOOPBACK)
+        fake = self.ironic(*NODES, context=context)
+        (one,) = self.found(f"url: {fake.url}", SSL_CERT_FILE=trusted)
+        self.assertEqual(5, len(one.nodes()))
+        (one,) = self.found(f"{{url: {fake.url!r}, cafile: {trusted}}}", OS_CACERT=os.devnull)
+        self.assertEqual(5, len(one.nodes()))
 
     def test_what_is_wrong_is_named_without_a_password(self):
         url = "url: http://host"

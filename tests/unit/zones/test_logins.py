@@ -99,7 +99,10 @@ class KeystoneAndChild:
         self._server = LoopbackServer(Handler)
         self.url = self._server.url
 
-    def serve(self, case):
+    def serve(self, case, context=None):
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
         self._server.start()
         case.addCleanup(self._server.close)
 
