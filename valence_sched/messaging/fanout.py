@@ -161,7 +161,7 @@ class _Endpoint:
 
 
 def _transport(url: str, settings: MessagingSettings) -> Any:
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, cfg.Error):  # a query sets options of the library
         parts = urlsplit(url)
         if parts.scheme == "rabbit" and parts.hostname:
             return oslo_messaging.get_rpc_transport(_options(settings), url)

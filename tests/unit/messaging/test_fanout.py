@@ -129,7 +129,9 @@ class TestBroker(FanoutCase):
         from valence_sched.messaging.fanout import HintFanout
 
         settings = MessagingSettings(url=UrlReference(env="U"), topic=self.topic)
-        for url in ("", "canary-9", "http://a:canary-9@h/", "rabbit://", "kafka://canary-9", "//["):
+        query = "rabbit://a:canary-9@h/?x=1"
+        others = "", "canary-9", "http://a:canary-9@h/", "rabbit://", "kafka://canary-9", "//["
+        for url in (query, *others):
             with self.subTest(url), self.assertRaises(UsageError) as caught:
                 HintFanout(url, settings, print)
             self.assertNotIn("canary-9", str(caught.exception))
