@@ -36,7 +36,8 @@ REFUSED = {
     "accel": "request resources:FPGA=1",
 }
 SCOPES = ("resources", "trait", "capabilities")
-_GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
+_GROUPED = re.compile(r"(resources|trait)[a-zA-Z0-9_-]+")
+_TRAIT = re.compile(r"[A-Z0-9_]{1,255}")  # Placement has no other traits
 HARDWARE_SCOPES = ("hw", "os")
 IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
@@ -166,6 +167,9 @@ class _ExtraSpecs:
                 raise cursor.error(repr(text), "a whole number from 0 on")
             self.amounts[name] = int(text)
         elif scope == "trait":
+            if not _TRAIT.fullmatch(name):
+                expected = "upper-case letters, digits or _, at most 255 characters"
+                raise cursor.error("an invalid trait name", expected)
             if text not in self.traits:
                 raise cursor.error(repr(text), "'required' or 'forbidden'")
             self.traits[text].append(name)
@@ -181,7 +185,7 @@ class _ExtraSpecs:
             known = (*SCOPES, *HARDWARE_SCOPES, *VIRTUAL_SCOPES)
             hint = REFUSED.get(scope) or suggest(scope, known)
             if grouped := _GROUPED.fullmatch(scope):
-                hint = f"numbered groups are not supported: write {grouped[1]}:"
+                hint = f"resource groups are not supported: write {grouped[1]}:"
             raise cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)
 
     def _read_hardware(self, key: str, text: str, cursor: DocumentCursor) -> None:

@@ -115,7 +115,12 @@ class TestConditions(unittest.TestCase):
              "(request resources:PGPU=1 or resources:FPGA=1)"),
             ({"trait1:A": "required"}, f"{place}['trait1:A']: found an extra spec of scope "
              "'trait1', expected a known scope "
-             "(numbered groups are not supported: write trait:)"),
+             "(resource groups are not supported: write trait:)"),
+            ({"resourcesgpu:A": "1"}, f"{place}['resourcesgpu:A']: found an extra spec of scope "
+             "'resourcesgpu', expected a known scope "
+             "(resource groups are not supported: write resources:)"),
+            ({"trait:A,B": "forbidden"}, f"{place}['trait:A,B']: found an invalid trait name, "
+             "expected upper-case letters, digits or _, at most 255 characters"),
             ({"trats:A": "required"}, f"{place}['trats:A']: found an extra spec of scope 'trats', "
              "expected a known scope (did you mean 'trait'?)"),
             ({"trait:A": "wanted"},
