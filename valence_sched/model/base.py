@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import math
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
@@ -76,8 +77,10 @@ def format_value(value: Value) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number; true and false are not."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Return whether a value is a number that a float can hold; true and false are not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) < sys.float_info.max
 
 
 def as_text(value: object) -> str:

@@ -185,7 +185,9 @@ def score_parts(
     first = explanation.candidates[0].parts
     weighers = [one.weigher for one in sorted(first, key=lambda one: (-one.weight, one.weigher))]
     for one in explanation.candidates:
-        parts = {part.weigher: part for part in one.parts}
+        # a zone of another version may have other weighers
+        none = {it: decision.ScorePart(weigher=it, weight=0, score=0, part=0) for it in weighers}
+        parts = none | {part.weigher: part for part in one.parts}
         yield one, [parts[name] for name in weighers]
 
 

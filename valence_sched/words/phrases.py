@@ -209,7 +209,7 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
         if name == "memory_mib":
             yield format_bytes(amount * MIB)
         else:
-            yield format_count(amount, _EXCESS[name])
+            yield format_count(amount, _EXCESS.get(name, name))
 
 
 class ReasonPhrases:

@@ -132,6 +132,21 @@ class TestDecision(unittest.TestCase):
         first, second = (page_html(decision_page(*decided(*PODMS, alternates=2))) for _ in "ab")
         self.assertEqual(first, second)
 
+    def test_an_explanation_of_another_version_is_shown(self):
+        """A zone with other weighers, or with a number beyond floats: an internal error."""
+        report, site = decided(*PODMS, alternates=1)
+        known = report.explanation
+        first, second, *others = known.candidates
+        more = replace(second, parts=second.parts[1:], excess={"quarks": 2.0})
+        misses = tuple(
+            replace(miss, lacks=tuple(replace(one, need=10**4000) for one in miss.lacks))
+            for miss in known.nearest_misses
+        )
+        self.assertTrue(misses)
+        explained = replace(known, candidates=(first, more, *others), nearest_misses=misses)
+        page = decision_page(replace(report, explanation=explained), site)
+        self.assertIn("2 quarks", page_html(page).decode())
+
     def test_hostile_names_of_everything_are_harmless(self):
         evil = EVIL + "<script>"
         podm = {"id": evil, "name": evil, "zone": evil, "pools": [{"id": evil}],
