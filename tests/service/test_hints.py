@@ -74,9 +74,9 @@ class TestHints(HintsCase):
         for path in ("podms", "claims", "nodes"):
             self.assertEqual(200, client.simulate_get(f"/v1/{path}").status_code)
         self.assertEqual(404, client.simulate_delete("/v1/claims/no").status_code)
-        self.report(client, 16, "rack-2")
+        self.report(client, 16, "kühl%2541")
         self.assertEqual(("rack-1",), heard.get(timeout=PATIENCE_S))
-        self.assertEqual(("rack-2",), heard.get(timeout=PATIENCE_S))
+        self.assertEqual(("kühl%41",), heard.get(timeout=PATIENCE_S))
 
     def test_a_compose_sends_one_when_it_ends(self):
         """Its request is answered before the composition."""

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model.redact import redact_text
@@ -167,4 +166,5 @@ def _changed_podms(path: str) -> tuple[str, ...]:
     if not path.startswith(_PODMS):
         return ()
     name = path.removeprefix(_PODMS).partition("/")[0]
-    return () if name in ("", "-") else (unquote(name),)
+    # WSGI has the bytes of the decoded path as Latin-1
+    return () if name in ("", "-") else (name.encode("latin-1").decode("utf-8", "replace"),)

@@ -162,9 +162,6 @@ class BlockKinds:
             self._whole.store(need, (len(self.kinds), whole))
         return whole
 
-    def distinct_devices(self, need_kind: str) -> list[Any]:
-        return [device for name, device in self._devices if name == need_kind]
-
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
         """Return ``(need kind, device)`` of a kind; Warning and taints also apply to devices."""
         kind = self.kinds[number]

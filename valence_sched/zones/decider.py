@@ -94,6 +94,7 @@ class ZoneBatch:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+NO_REASONS = "zones give no reasons after nodes of other requests: schedule this request alone"
 MOST_TRIES = 3  # attempts at a decision while other requests take its offers
 
 #: Returns a request with the pod manager names of a zone below or of this zone (``""``).
@@ -211,7 +212,10 @@ class ZoneDecider(Scheduler):
         reports = []
         for request, one, selected in zip(requests, sealed, selections, strict=False):
             reasons = self._reasons(request, one, selected, detail, others)
-            reports.append(result.zoned_result(one, selected, reasons).report)
+            report = result.zoned_result(one, selected, reasons).report
+            if others and not report.placed:
+                report = replace(report, warnings=(*report.warnings, NO_REASONS))
+            reports.append(report)
         return result.zoned_results(requests, reports)
 
     def _selection(

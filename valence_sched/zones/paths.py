@@ -4,6 +4,7 @@
 The function ``below`` returns an object of a child zone with the names that its parent uses.
 """
 
+import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -20,7 +21,8 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no "  # begins a line about what no pod manager, or no device, of a zone has
+#: Begins a line about what no pod manager, block or device of a zone has.
+_LACK = re.compile(r"no (?:pod manager|block|\S+(?: module)? has the) ")
 N = TypeVar("N", bound=Struct)
 NO_CLAIM = "-"  # the claim of a node that was composed without one
 #: By class: the fields that contain names, or objects with names.
@@ -155,18 +157,14 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, each with its zone; a ``LACK`` line of all zones appears once."""
+    """Return the lines of zones, each with its zone; a lack only once, and only if all lack it."""
     lacks = [
-        {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
+        {line.partition(" (")[0]: line for line in lines if _LACK.match(line)}
         for lines in by_zone.values()
     ]
     first, *others = lacks or [{}]
-    all_lack = {text: line for text, line in first.items() if all(text in one for one in others)}
-    found = dict.fromkeys(all_lack.values())
+    all_lack = (line for text, line in first.items() if all(text in one for one in others))
+    found = dict.fromkeys(all_lack)
     for zone, lines in by_zone.items():
-        for line in lines:
-            if line.startswith("no pod manager reports ") or line.partition(" (")[0] in all_lack:
-                continue
-            lacks_here = not zone and line.startswith(LACK)
-            found[f"this zone: {line}" if lacks_here else line_below(zone, line)] = None
+        found |= {line_below(zone, line): None for line in lines if not _LACK.match(line)}
     return list(found)

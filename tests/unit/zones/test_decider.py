@@ -21,7 +21,7 @@ from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneAnswer
 from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
 from valence_sched.testing import request
-from valence_sched.zones.decider import MOST_TRIALS, ZoneBatch, ZoneDecider
+from valence_sched.zones.decider import MOST_TRIALS, NO_REASONS, ZoneBatch, ZoneDecider
 from valence_sched.zones.selection import PlacedOffer, Selected
 
 LARGE = replace(CORES, amount=16)
@@ -381,6 +381,13 @@ class TestAll(SchedulerCase):
         self.assertEqual(2, report.report.placed)
         others = [[one.token for one in query.others] for query in self.zone.queries]
         self.assertEqual(["a"], others[-1])
+
+    def test_a_request_that_fails_after_others_says_why_it_has_no_reasons(self):
+        def free(query):
+            return answer() if query.others else answer("a")
+
+        report = self.zoned(free).select_all([request(EIGHT_CORES)] * 2).report
+        self.assertEqual(("nothing_fits", (NO_REASONS,)), (report.outcome, report.warnings))
 
     def test_an_error_of_a_single_request_has_no_number(self):
         unknown = answer(unknown_podms=("nowhere",))

@@ -264,13 +264,14 @@ class TestReasons(unittest.TestCase):
             self.assertEqual([(line if own else hint)], [one for one in found if "reports" in one])
             self.assertIn("zone east: old", found)
 
-    def test_what_one_zone_lacks_names_it_and_what_all_lack_does_not(self):
+    def test_what_only_one_zone_lacks_is_not_said(self):
         here, there = "no pod manager is in the zone 'x' (did you mean 'y'?)", "no pod manager is"
         there += " in the zone 'x' (no name is known)"
         for east, expected in (
-            ((), (f"this zone: {here}",)),
+            ((), ()),
             ((there,), (here,)),
-            (("no pod manager reports 'z'",), (f"this zone: {here}",)),
+            (("no pod manager reports 'z'",), ()),
+            (("no placement has more than 2",), ("zone east: no placement has more than 2",)),
         ):
             below = {"east": replace(refused("b"), warnings=east)}
             found = with_reasons_below(replace(refused("a"), warnings=(here,)), below)
@@ -281,7 +282,7 @@ class TestReasons(unittest.TestCase):
         zones = {name: replace(refused(name), warnings=(line,)) for name in ("east", "west")}
         self.assertEqual((line,), with_reasons_below(None, zones).warnings)
         east = {"east": zones["east"], "west": refused("b")}
-        self.assertEqual((f"zone east: {line}",), with_reasons_below(None, east).warnings)
+        self.assertEqual((), with_reasons_below(None, east).warnings)
 
     def test_what_is_undecided_adds_up_as_well(self):
         own, east = refused("a"), refused("b")

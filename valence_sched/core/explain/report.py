@@ -3,6 +3,7 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -236,7 +237,8 @@ SIMILARITY = 0.6  # from 0 to 1; models are short: H200 and A100 share half of t
 
 def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[str]:
     for need in alternative.needs:
-        devices = view.kinds.distinct_devices(need.kind)
+        lines = view.memoise(("distinct devices",), _distinct_devices, view)
+        devices = [device for kind, device in lines if kind == need.kind]
         for test in need.tests if devices else ():
             if test.operator == "at_least" or test.attribute == BOOLEAN_ATTRIBUTE:
                 continue
@@ -249,6 +251,13 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
         names = view.memoise(("topology names",), _topology_names, view)
         if place not in names:
             yield one_line(f"no block reports a {place!r} ({suggest(place, names)})")
+
+
+def _distinct_devices(view: View) -> list[tuple[str, Any]]:
+    """Return each device of the blocks with its kind of need; the kinds outlive their blocks."""
+    numbers = set().union(*(table.kinds for table in view.block_tables))
+    lines = (line for number in sorted(numbers) for line in view.kinds.devices_of(number))
+    return list(dict.fromkeys(lines))
 
 
 def _hint(value: str, known: Collection[str]) -> str:

@@ -3,9 +3,13 @@
 
 import unittest
 
-from tests.unit.core.deciders import cpu, cpus, engine_of, gpu
+from msgspec import json
+
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
 from valence_sched.core.explain.report import decision_warnings
-from valence_sched.testing import request
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.testing import request, view
+from valence_sched.view.builder import ViewBuilder
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
         "facts": {"year": 2022, "location": ["dc1/row-3/rack-7", "hall-1"]},
@@ -86,6 +90,16 @@ class TestUnmade(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(properties):
                 self.assertEqual([f"no {line}"], device_warnings(properties))
+
+    def test_hardware_that_is_gone_is_not_known(self):
+        """A service knew each model that it ever read: a removed one hid that no device has it."""
+        before = view({"id": "gone", "blocks": [gpu("h", model="NVIDIA H200")]})
+        builder = ViewBuilder(before.kinds)
+        builder.add(json.decode(json.encode(DRIVE_SITE), type=LeanPodm), "testing")
+        asked = request({"accelerators": [{"model": "H200"}]})
+        found = decision_warnings(engine(builder.view()).select_destinations(asked))
+        expected = "no accelerator has the model 'H200' (known: NVIDIA A100 80GB)"
+        self.assertEqual([expected], found)
 
     def test_of_alternatives_one_may_be_nowhere_but_not_all(self):
         first = [{"accelerators": [{"model": "H200"}]}, {"accelerators": [{"model": "A100"}]}]
