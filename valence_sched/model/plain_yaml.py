@@ -16,6 +16,7 @@ _FLOAT = re.compile(
     r"|[-+]?(?:0|[1-9][0-9_]*)[eE][-+]?[0-9]+"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _IMPLICIT = {_TAG + name for name in ("bool", "float", "int", "null")}
 
 
@@ -57,6 +58,15 @@ class PlainLoader(yaml.SafeLoader):
             key = f" at the key {_shown(index)}" if isinstance(index, yaml.ScalarNode) else ""
             hint = "remove the tag, and quote text"
             raise _refusal(f"the tag {node.tag.replace(_TAG, '!!', 1)}{key}", event, hint)
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
+        if _SURROGATE.search(node.value):  # JSON escapes a character above U+FFFF as a pair
+            try:
+                node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                raise _refusal("half of a surrogate pair", node) from None
         return node
 
     def _is_plain(self, node: yaml.Node) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding of nouns, and its errors."""
 
+import json
 import math
 import unittest
 from typing import Annotated, Literal
@@ -186,12 +187,19 @@ class TestYaml(OneLineErrors):
             (b"a: 1\nb: -1e400", "line 2 column 4", "a number that is out of range"),
             (b"a: 1\nb: " + b"9" * 20_000, "line 2 column 4", "a number that is out of range"),
             (b"? [1, 2]\n: x", "line 1 column 3", "a list or map as a key"),
+            (rb'{"a": "x\ud83d"}', "line 1 column 7", "half of a surrogate pair"),
         ):
             with self.subTest(data[:20]):
                 text = self.refuses(load_yaml, data, "f")
                 self.assertEqual(f"f: {place}: found {found}, expected plain YAML or JSON", text)
         text = self.refuses(load_yaml, b"a" * (MAX_HUMAN_BYTES + 1), "f")
         self.assertEqual("f: found over 1,048,576 bytes, expected a smaller file", text)
+
+    def test_a_pair_of_escapes_as_json_writes_it_is_one_character(self):
+        for name in ("rack \U0001f680", "\U00020000"):
+            written = json.dumps({name: [name]})
+            self.assertIn("\\ud8", written)
+            self.assertEqual({name: [name]}, load_yaml(written.encode(), "f"))
 
     def test_a_number_as_json_writes_it_is_a_number(self):
         """YAML 1.1 reads text if an exponent has no point or sign before it."""
