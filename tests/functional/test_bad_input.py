@@ -423,6 +423,23 @@ class TestOptions(Bad):
                 self.assertEqual((2, ""), (done.code, done.out))
                 self.assertIn(f"argument {option}: ", done.err)
 
+    def test_bytes_that_are_no_text_are_a_name_of_a_file_only(self):
+        name = os.fsdecode(b"a\xff")
+        schedule = ("podm", "schedule", "--inventory", SITE, "--flavor", "small")
+        for words in (
+            (*schedule, "--owner"), (*schedule, "--capability"), ("podm", "node", "show"),
+            ("scheduler", "quota", "set", "--resource", "nodes=1"), (*schedule[:-1],),
+        ):  # fmt: skip
+            with self.subTest(words):
+                line = self.refused(*words, name, code=2)
+                self.assertIn(r"'a\udcff' is not text in UTF-8", line)
+        site = self.folder / f"{name}.json"
+        site.write_bytes(Path(SITE).read_bytes())
+        flavor = self.folder / f"{name}.yaml"
+        flavor.write_text("{name: one, properties: {processor: {total_cores: 1}}}")
+        done = run("valence-sched", *schedule[:2], "--inventory", site, "--flavor", flavor)
+        self.assertEqual(0, done.code, done.err)
+
     def test_an_empty_filter_of_a_list_is_none(self):
         for words in (("list", "--zone"), ("list", "--driver"), ("list", "--trait"),
                       ("list", "--aggregate"), ("block", "list", "--model")):  # fmt: skip

@@ -453,6 +453,16 @@ def refuse_first_words(parser: Any) -> None:
     parser._get_option_tuples = longer
 
 
+def read_value(parser: argparse.ArgumentParser, action: argparse.Action, text: str) -> Any:
+    """Return the value of an option; only the name of a file may have bytes that are not text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if action.metavar not in FILE_TYPES and not os.path.exists(text):
+            raise argparse.ArgumentError(action, f"{text!r} is not text in UTF-8") from None
+    return argparse.ArgumentParser._get_value(parser, action, text)
+
+
 def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
     option, found, rest = message.partition(": invalid choice: ")
