@@ -274,6 +274,13 @@ class TestBadReports(Explain):
         self.assertIn("$.request.colour", done.err)
         self.assertEqual(self.explain(self.report).out, done.out)
 
+    def test_an_amount_of_a_newer_minor_version_is_shown_by_its_name(self):
+        newer = json.loads(json.dumps(self.document))
+        newer["explanation"]["candidates"][0]["excess"] = {"pump": 2}
+        done = self.explain(self.write("newer.json", json.dumps(newer)))
+        self.assertEqual((0, ""), (done.code, done.err))
+        self.assertIn("2 pumps", done.out)
+
     def test_a_report_of_an_older_program_is_shown_as_far_as_it_goes(self):
         older = {name: value for name, value in self.document.items() if name != "explanation"}
         done = self.explain(self.write("older.json", json.dumps(older)))
