@@ -32,6 +32,16 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(JSON_ESCAPES, _json_escapes)
 
 
+def open_missing() -> None:
+    """Open the standard streams that the process lacks; writing to standard output then fails.
+
+    Otherwise the first files that the process opens, as its state, would have their numbers.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the process ends)
+
+
 def encodable(text: str, stream: Any) -> str:
     """Return a text in which characters that a stream cannot encode are JSON escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -108,7 +118,10 @@ def escaping(stream: Any) -> Iterator[None]:
 def print_message(message: str, file: Any = None) -> None:
     """Print a message of a parser; end the program if help cannot be printed."""
     if file in (None, sys.stderr):
-        sys.stderr.write(folded(message, sys.stderr))
+        try:
+            sys.stderr.write(folded(message, sys.stderr))
+        except (AttributeError, OSError, ValueError):  # there is no stream, or it is closed or full
+            discard(sys.stderr)  # the exit code tells the error, too
         return
     try:
         with printing(file):

@@ -20,8 +20,8 @@ from cliff import app, command
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from valence_sched.errors import SchedulerError, one_line, plain_reason, suggest
-from valence_sched.streams import discard, escape_logs, print_message, printing
+from valence_sched.errors import OutputError, SchedulerError, one_line, plain_reason, suggest
+from valence_sched.streams import discard, escape_logs, open_missing, print_message, printing
 from valence_sched_cli.base import PodmCommand
 from valence_sched_cli.late import argcomplete
 from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, add_options, nonempty
@@ -139,10 +139,11 @@ class Shell(app.App):
         except ValueError:
             words, names = _words(about), [name for name, _ in self.command_manager]
             below = sorted(name for name in names if name.split()[: len(words)] == words)
-            for name in below:
-                factory, _, _ = self.command_manager.find_command(name.split())
-                summary = inspect.getdoc(factory) or ""
-                self.stdout.write(f"{name:<28} {summary.partition(chr(10))[0]}\n")
+            with printing(self.stdout):
+                for name in below:
+                    factory, _, _ = self.command_manager.find_command(name.split())
+                    summary = inspect.getdoc(factory) or ""
+                    self.stdout.write(f"{name:<28} {summary.partition(chr(10))[0]}\n")
             if below:
                 return 0
             hint = suggest(" ".join(words), names, MIN_SIMILARITY)
@@ -159,9 +160,13 @@ def _words(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         complete(Shell())
+    open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(Shell(arguments).run(arguments))
+    except OutputError as error:
+        print_message(f"{error}\n")
+        return error.exit_code
     except BrokenPipeError:
         discard(sys.stdout)
         return 141
@@ -242,4 +247,5 @@ class CompleteCommand(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         code = argcomplete.shell_integration.shellcode([PROGRAM], shell=parsed_args.shell)
-        self.app.stdout.write(code + "\n")
+        with printing(self.app.stdout):
+            self.app.stdout.write(code + "\n")

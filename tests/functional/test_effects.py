@@ -467,6 +467,12 @@ class TestStreams(Effects):
                                  (done.code, done.err))  # fmt: skip
                 done = run_to(program, None, FULL, "podm", "list", "--inventory", SITE)
                 self.assertEqual(0, done.code)
+                done = run_to(program, None, FULL, "podm", "list", "--nosuch")
+                self.assertEqual(2, done.code)
+        for words in (("podm",), ("complete",), ("--version",)):
+            done = run_to(OURS, FULL, None, *words)
+            self.assertEqual((1, "standard output: no space left on device\n"),
+                             (done.code, done.err))  # fmt: skip
 
     def test_a_name_outside_of_the_encoding(self):
         site = Path(SITE).read_text().replace('"row-', '"rów-')

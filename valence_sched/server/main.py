@@ -17,7 +17,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.server.process import metrics_folder
 from valence_sched.service import settings as nouns
 from valence_sched.store.maintenance import Maintenance
-from valence_sched.streams import discard, print_message, printing
+from valence_sched.streams import discard, open_missing, print_message, printing
 
 INTERRUPTED, PIPE_ENDED = 130, 141  # a shell's exit codes after SIGINT and SIGPIPE
 #: The extra that installs each optional library.
@@ -146,6 +146,7 @@ COMMANDS: Mapping[str, Callable[[Maintenance, argparse.Namespace, TextIO], int |
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    open_missing()
     try:
         with printing(sys.stdout):
             arguments = parser().parse_args(argv)

@@ -6,18 +6,20 @@ import functools
 import io
 import json
 import logging
+import sys
 import unittest
 from importlib import metadata
+from unittest import mock
 
 import yaml
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, FORBIDDEN, WORDS, raw
-from valence_sched.errors import InputError, escape, one_line
+from valence_sched.errors import InputError, OutputError, escape, one_line
 from valence_sched.model import diagnostic
 from valence_sched.model.codec import dump_yaml, escape_json
 from valence_sched.model.need import Need, Test
-from valence_sched.streams import EscapingFormatter, escape_logs
+from valence_sched.streams import EscapingFormatter, escape_logs, open_missing, write
 from valence_sched.words.phrases import need_phrase
 from valence_sched_cli import base
 from valence_sched_cli.output import cells
@@ -194,6 +196,15 @@ class TestStreams(unittest.TestCase):
         escape_logs()
         self.assertIsInstance(first, EscapingFormatter)
         self.assertIs(first, handler.formatter)
+
+    def test_a_closed_standard_stream_is_opened_so_that_no_file_has_its_number(self):
+        with mock.patch.multiple(sys, stdin=None, stdout=None, stderr=None):
+            open_missing()
+            with sys.stdin, sys.stdout, sys.stderr:
+                self.assertEqual("", sys.stdin.read())
+                sys.stderr.write("lost")
+                with self.assertRaisesRegex(OutputError, "standard output: not writable"):
+                    write(sys.stdout, "lost")
 
     def test_the_progress_line_is_one_line(self):
         waiting = diagnostic.Awaited()
