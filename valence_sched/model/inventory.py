@@ -394,7 +394,10 @@ def largest_grant(stock: Stock) -> float:
     if stock.max is not None and stock.max < largest:
         largest = stock.max
     if stock.step:
-        largest = math.floor(largest / stock.step + 1e-9) * stock.step
+        steps = math.floor(largest / stock.step + 1e-9)
+        if steps * stock.step > largest + _rounding_error(largest):  # a tiny part of a huge step
+            steps -= 1
+        largest = steps * stock.step
         if largest % 1:
             largest = round(largest, 9)
     return largest if largest >= stock.min else 0.0
@@ -404,10 +407,17 @@ def grant_size(stock: Stock, requested: float) -> float | None:
     """Return the smallest grant of at least ``requested``, None if the stock has too little."""
     amount = requested if requested >= stock.min else stock.min
     if stock.step:
-        amount = math.ceil(amount / stock.step - 1e-9) * stock.step
+        steps = math.ceil(amount / stock.step - 1e-9)
+        if steps * stock.step < amount - _rounding_error(amount):
+            steps += 1
+        amount = steps * stock.step
         if amount % 1:
             amount = round(amount, 9)
     return amount if amount <= largest_grant(stock) else None
+
+
+def _rounding_error(amount: float) -> float:
+    return 1e-9 + 1e-15 * amount
 
 
 def uri_tail(uri: str) -> str:

@@ -254,6 +254,8 @@ class TestGrant(unittest.TestCase):
             ({}, 1, None),
             ({"total": 0.3, "step": 0.1}, 0.3, 0.3),
             ({"total": 1.05, "step": 0.35}, 1.05, 1.05),
+            ({"total": 1e13, "step": 1e12}, 100, 1e12),
+            ({"total": 1e12 - 100, "step": 1e12}, 100, None),
         ):
             with self.subTest(words=fields, asked=requested):
                 self.assertEqual(
