@@ -156,7 +156,7 @@ class BlockKinds:
             return need
         size, whole = self._whole.get(need, (0, need))
         if size != len(self.kinds):
-            unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
+            unit = math.gcd(*map(int, self.amounts(need).tolist()))  # may exceed 64 bits
             rounded = math.ceil(need.amount / unit) * unit if unit else need.amount
             whole = structs.replace(need, amount=rounded) if rounded != need.amount else need
             self._whole.store(need, (len(self.kinds), whole))

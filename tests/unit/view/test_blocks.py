@@ -10,7 +10,15 @@ from msgspec import Raw
 
 from tests.unit.core.sites import quietly
 from valence_sched.errors import InputError
-from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+from valence_sched.model.inventory import (
+    Accelerator,
+    Devices,
+    Drive,
+    Memory,
+    Nic,
+    Processor,
+    to_json,
+)
 from valence_sched.model.need import Need, Test
 from valence_sched.planning.fit_counts import BlockSlots
 from valence_sched.testing import view
@@ -213,6 +221,13 @@ class TestKinds(unittest.TestCase):
         kinds.number((), Raw(b'{"processors":[{"cores":8},{"cores":4,"count":2}]}'), "f", "$")
         self.assertEqual([0, 16], kinds.amounts(need).tolist())
         self.assertFalse(kinds.amounts(need).flags.writeable)
+
+    def test_the_unit_of_amounts_beyond_64_bits_is_exact(self):
+        kinds, need = BlockKinds(), Need(kind="memory", measure="capacity_mib", amount=1)
+        for mib, count in ((1 << 52, 1 << 40), (1 << 20, 3)):
+            devices = Devices(memory=(Memory(capacity_mib=mib, count=count),))
+            kinds.number((), Raw(to_json(devices)), "f", "$")
+        self.assertEqual(1 << 20, kinds.whole_amount(need).amount)
 
     def test_devices_that_are_none_are_refused_by_their_place(self):
         with self.assertRaisesRegex(InputError, r"site\.json: \$\.x\.processors\[0\]\.cores"):
