@@ -7,7 +7,7 @@ are drawn at random.
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -281,19 +281,27 @@ class ZoneSelection:
         wanted = self._request.alternates
         if not wanted or not nodes:
             return nodes
-        taken = {podm_of(node.chosen) for node in nodes}
-        query = replace(self._query, limit=wanted + len(taken), per_podm=True)
-        known: dict[tuple[int, int], tuple[nouns.Offer, ...]] = {}
+        podms = {podm_of(node.chosen) for node in nodes}
+        query = replace(self._query, limit=wanted + len(podms), per_podm=True)
+        group = self._request.group
+        domains = group.domains if group is not None and group.hard else ()
+        known: dict[Hashable, tuple[nouns.Offer, ...]] = {}
         found = []
         for number, node in enumerate(nodes):
             # in random order, each node of an alternative is drawn separately
             turn = sum(one.choice == node.choice for one in nodes[:number])
-            key = node.choice, turn if query.order == "lot" else 0
+            turn = turn if query.order == "lot" else 0
+            key = node.choice, turn, *(node.chosen.place.get(domain) for domain in domains)
             if key not in known:
                 alternative = self._request.alternatives[node.choice - 1]
                 request = _by_alternative(self._request, alternative, count=1)
-                ranking = self._ask(replace(query, request=request, turn=key[1])).ranking
-                free = [one for one in ranking if podm_of(one) not in taken]
+                current = replace(query, request=request, turn=turn)
+                if domains:  # the other nodes count for the rules of the group
+                    others = [one.chosen for one in nodes if one is not node]
+                    current = replace(current, taken=tuple(map(self._take, others)))
+                    current = self._with_group_state(current)
+                ranking = self._ask(current).ranking
+                free = [one for one in ranking if podm_of(one) not in podms]
                 known[key] = tuple(free[:wanted])
             found.append(PlacedOffer(node.choice, node.chosen, known[key]))
         return found
