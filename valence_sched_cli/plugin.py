@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
+from valence_sched.errors import CloudError, UnknownName, UsageError, describe_error, one_line
 from valence_sched_cli.late import app, model
 from valence_sched_cli.options.parser import add_options
 
@@ -168,8 +168,8 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
             reason = _UNSENDABLE
     except UnicodeEncodeError:
         reason = _UNSENDABLE
-    except (KeyError, TypeError) as error:  # the configuration of the cloud is incomplete
-        reason = f"its configuration lacks {error}"
+    except model.http.MALFORMED as error:
+        reason = f"its configuration or its answer is malformed ({describe_error(error)})"
     cloud = _cloud_text(manager)
     hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
     raise CloudError(one_line(f"{cloud or 'no cloud'}: {reason}{hint}", 300))

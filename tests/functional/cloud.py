@@ -14,13 +14,15 @@ TOKEN = "gAAAA-a-token-nobody-should-see"
 
 VOLUME = {"id": "11111111-aaaa-4aaa-8aaa-000000000001", "name": "db", "availability_zone": "west-1"}
 LOST = {"id": "11111111-aaaa-4aaa-8aaa-000000000002", "name": "lost", "availability_zone": None}
+ODD = {"id": "11111111-aaaa-4aaa-8aaa-000000000003", "name": "odd",
+       "availability_zone": {"zone": 1}}  # fmt: skip
 NET = {"id": "net-1", "name": "lan", "availability_zones": ["east-1"],
        "provider:physical_network": "gold"}  # fmt: skip
 WIDE = {"id": "net-2", "name": "wan", "availability_zones": ["east-1", "west-1"],
         "segments": [{"provider:physical_network": "bulk"}]}  # fmt: skip
 PORT = {"id": "port-1", "name": "eth", "network_id": "net-1"}
 THINGS: dict[str, list[dict[str, Any]]] = {
-    "volumes": [VOLUME, LOST],
+    "volumes": [VOLUME, LOST, ODD],
     "networks": [NET, WIDE],
     "ports": [PORT],
 }

@@ -135,6 +135,7 @@ class TestCloud(Case):
             ("volum=db", "no kind of resource named 'volum' (did you mean 'volume'?)"),
             ("dataset=db", "looked in OpenStack (volume, port, network): no dataset named 'db'"),
             ("volume=lost", "has volume lost without its place"),
+            ("volume=odd", "cannot query OpenStack for volume 'odd': a malformed answer"),
         ):
             with self.subTest(word):
                 done = self.near("--near", word)

@@ -206,6 +206,18 @@ class TestNovaFlavor(Case):
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
         self.assertTrue(done.err.startswith("no cloud: "), done.err)
 
+    def test_a_malformed_answer_is_one_line_that_names_the_cloud(self):
+        other = Cloud([])
+        self.addCleanup(other.close)
+        clouds, usual = other.configure(self.folder / "other.yaml"), other.read
+        for document in (None, [1, 2], {"flavors": [5]}):
+            answer = 200, document
+            other.read = lambda at, it=answer: it if at.endswith("/detail") else usual(at)
+            with self.subTest(document):
+                done = self.ask("--nova-flavor", "m1.large", clouds=clouds)
+                self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
+                self.assertIn("cloud 'loopback': its configuration or its answer is mal", done.err)
+
     def test_our_own_program_has_no_cloud_and_two_flavors_are_one_too_many(self):
         done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large")
         line = "--nova-flavor: only inside openstack, which has a cloud\n"

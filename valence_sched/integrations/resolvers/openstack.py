@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from valence_sched.errors import CloudError, UsageError
+import msgspec
+
+from valence_sched.errors import CloudError, UsageError, describe_error
 from valence_sched.model.http import MALFORMED
 from valence_sched.model.request_spec import Place
 
@@ -33,10 +35,15 @@ class OpenStackResolver:
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
 
+        failed = f"cannot query OpenStack for {kind} {name!r}"
         try:
-            return self._place(kind, name) if kind in KINDS else None
-        except (SDKException, ClientException, *MALFORMED) as error:
-            raise CloudError(f"cannot query OpenStack for {kind} {name!r}: {error}") from None
+            place = self._place(kind, name) if kind in KINDS else None
+            # openstacksdk does not check types
+            return place and msgspec.convert(msgspec.to_builtins(place), Place)
+        except (SDKException, ClientException) as error:
+            raise CloudError(f"{failed}: {error}") from None
+        except MALFORMED as error:
+            raise CloudError(f"{failed}: a malformed answer ({describe_error(error)})") from None
 
     def _place(self, kind: str, name: str) -> Place | None:
         if kind == "volume":
