@@ -64,7 +64,7 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
         named = set(shown)
         others = [podm for podm in podms if podm not in named]
         titles, rows = _matrix(counts, shown, others, totals)
-        if table_width(titles, rows) <= width:
+        if table_width([*map(escape, titles)], rows) <= width:
             break
     return titles, rows
 

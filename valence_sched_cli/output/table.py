@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ USUAL_WIDTH = 80  # characters of a line if the width of the screen is unknown
 BORDER = 3  # characters that a column needs besides its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AGE, _GLUE = re.compile(r" ago\b"), "\0"  # keep an age such as "2h ago" on one line
+_FILL = "\1"  # after a character that takes two columns of a terminal, while a text is folded
 _INDENT = "  "  # before a continued line in a cell of several lines
 Rows = Sequence[Sequence[Any]]
 #: The column titles, and the rows or the row of a single object. A row has its cells by title or in
@@ -64,10 +66,18 @@ def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Row
 
 def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[int], list[int]]:
     """Return the texts of each column, and the lengths of its longest line and longest word."""
-    columns = [[str(row[number]) for row in rows] for number in range(len(titles))]
+    columns = [[_filled(str(row[number])) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
     least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
     return columns, natural, least
+
+
+def _filled(text: str) -> str:
+    """Return a text with a character for each column of a terminal that it takes."""
+    if text.isascii():
+        return text
+    wide = (_FILL if unicodedata.east_asian_width(char) in "WF" else "" for char in text)
+    return "".join(map("".join, zip(text, wide, strict=True)))
 
 
 def table_width(titles: Sequence[str], rows: Rows, *, is_broken: bool = False) -> int:
@@ -79,14 +89,15 @@ def table_width(titles: Sequence[str], rows: Rows, *, is_broken: bool = False) -
 
 def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
     """Return a row as lines with a title and a value each; empty cells are left out."""
+    titles = [*map(_filled, titles)]
     indent = max(map(len, titles)) + len(_INDENT)
     fold = textwrap.TextWrapper(max(width, 2 * indent), " " * indent, " " * indent, **_WHOLE_WORDS)
     lines = []
     for title, cell in zip(titles, row, strict=True):
         if text := str(cell):
-            folded = "\n".join(map(fold.fill, text.split("\n")))
+            folded = "\n".join(map(fold.fill, _filled(text).split("\n")))
             lines.append(f"{title:{indent}}{folded[indent:]}\n")
-    return "".join(lines)
+    return "".join(lines).replace(_FILL, "")
 
 
 def is_of_numbers(cells: Iterable[Any]) -> bool:
@@ -124,7 +135,7 @@ def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
         lines = (line for cell in shown for line in cell.replace(f"\n{_INDENT}", " ").split("\n"))
         words = (pair for line in lines for pair in enumerate(line.split()))
         parts = [len(word) + (len(_INDENT) if number else 0) for number, word in words]
-    return max(len(title), *parts, 0)
+    return max(len(_filled(title)), *parts, 0)
 
 
 def _fold(text: str, width: int) -> str:
@@ -132,7 +143,7 @@ def _fold(text: str, width: int) -> str:
     lines = text.split("\n")
     indent = _INDENT if len(lines) > 1 else ""
     fold = textwrap.TextWrapper(width, subsequent_indent=indent, **_WHOLE_WORDS)
-    return "\n".join(map(fold.fill, lines)).replace(_GLUE, " ")
+    return "\n".join(map(fold.fill, lines)).replace(_GLUE, " ").replace(_FILL, "")
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates

@@ -178,6 +178,10 @@ class FitMatrixTest(unittest.TestCase):
         self.assertEqual(["Flavor", *PODMS, "Total"], fit_matrix(COUNTS, whole)[0])
         self.assertIn("1 other", fit_matrix(COUNTS, whole - 1)[0])
 
+    def test_the_escapes_of_a_name_count(self):
+        counts = {"f": {"\u200b" * 5: 1, "b": 2}}
+        self.assertEqual(["Flavor", "b", "1 other", "Total"], fit_matrix(counts, 50)[0])
+
     def test_at_most_five_stand_alone_however_wide_the_terminal_is(self):
         many = {"f": {f"podm-{number:03}": number for number in range(100)}}
         titles, rows = fit_matrix(many, width=200)

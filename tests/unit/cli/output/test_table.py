@@ -23,6 +23,7 @@ from valence_sched_cli.output.table import (
     fit_rows,
     full_titles,
     screen_width,
+    table_width,
     telling_columns,
 )
 
@@ -212,6 +213,13 @@ class TestFitting(unittest.TestCase):
     def test_a_name_is_never_broken_and_makes_no_other_column_narrow_in_vain(self):
         rows = [("vs-" + "0" * 80, Sentence("one two three"), 4)]
         self.assertIs(rows, fit_rows(TITLES, rows, 80))
+
+    def test_a_wide_character_counts_as_two_columns(self):
+        titles, rows = ["Podm", "Zone"], [["机架-7", "東京 リージョン 第一"]]
+        self.assertEqual([["机架-7", "東京\nリージョン\n第一"]], fit_rows(titles, rows, 25))
+        self.assertIs(rows, fit_rows(titles, rows, 33))
+        self.assertEqual(33, table_width(titles, rows))
+        self.assertEqual(33, table_width(["机架-7", "東京 リージョン 第一"], []))
 
     def test_a_line_of_several_goes_on_below_with_an_indentation(self):
         rows = [("a", WordLines(["one two three", "four"]), 4)]
