@@ -48,6 +48,15 @@ def candidate(name: str, **fields) -> dict:
     }  # fmt: skip
 
 
+def drip(stream) -> None:
+    """Send an answer at a byte each 50 ms."""
+    stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    for _ in range(600):
+        stream.write(b" ")
+        stream.flush()
+        time.sleep(0.05)
+
+
 class ChildrenCase(unittest.TestCase):
     """A test case with a zone with an honest child, ``good``, and a faulty one, ``bad``."""
 
@@ -102,14 +111,13 @@ class TestSilentChildren(ChildrenCase):
         self.assertGreater(report.zones.rounds, 1)
 
     def test_a_child_that_sends_a_byte_at_a_time_is_cut_off(self):
-        def drip(stream):
-            stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-            for _ in range(600):
-                stream.write(b" ")
-                stream.flush()
-                time.sleep(0.05)
-
         self.check_good(self.top(self.respond(drip)).select_destinations(ASKED).report, "in time")
+
+    def test_a_verb_for_such_a_child_is_cut_off_as_well(self):
+        """It occupied the thread of its request until the child had sent everything."""
+        top = self.top(self.respond(drip), zones={"offer_deadline_s": 0.1})
+        with self.assertRaisesRegex(ServiceError, "^zone bad: .*does not answer in time"):
+            top.podm("bad/x")
 
     def test_where_no_zone_answers_that_is_the_outcome(self):
         with child_server(lambda *_: {}) as url:

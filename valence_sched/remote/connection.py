@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection to a service: sends requests, and raises the errors of the answers."""
 
+import math
 import os
 import re
 import ssl
@@ -50,7 +51,8 @@ class ServiceConnection:
     ``token`` returns a Keystone token for each request after the first HTTP 401. With ``renew``,
     every request has a token; after a refused token, ``renew`` is called, and the request is sent
     again once. ``verify`` is False for any certificate, or a file of trusted authorities.
-    ``certificate`` is presented to the service. The service may be silent for ``timeout_s``.
+    ``certificate`` is presented to the service. The service may be silent for ``timeout_s``, and a
+    whole answer must arrive within ``answer_s``, if given.
     ``route`` returns the ids of the zones above. If the URL comes from an environment ``variable``,
     errors name it. Thread-safe.
 
@@ -66,6 +68,7 @@ class ServiceConnection:
         verify: bool | str = True,
         certificate: http.ClientCertificate | None = None,
         timeout_s: float = 60.0,
+        answer_s: float | None = None,
         token: Callable[[], str] | None = None,
         renew: Callable[[], object] | None = None,
         route: Callable[[], Sequence[str]] = tuple,
@@ -77,7 +80,8 @@ class ServiceConnection:
         # the service expects UTF-8, but requests would send Latin-1
         login = (user.encode(), (password or "").encode()) if user is not None else None
         self._login = login and HTTPBasicAuth(*login)
-        self._verify, self._certificate, self._timeout_s = verify, certificate, timeout_s
+        self._verify, self._certificate = verify, certificate
+        self._timeout_s, self._answer_s = timeout_s, answer_s
         self._token, self._renew, self._sends_token = token, renew, renew is not None
         self._route, self._variable = route, variable
         self._local = threading.local()
@@ -95,7 +99,7 @@ class ServiceConnection:
     ) -> tuple[bytes, Mapping[str, str]]:
         """Return the body and the headers of an answer; ``path`` is below ``/v1``.
 
-        The whole answer must arrive within ``deadline_s``, if given, and have at most
+        With ``deadline_s``, the whole answer must arrive within this time; it has at most
         ``most_bytes``. Raises ServiceError if the service does not answer or its answer is invalid,
         else the error that the service returned.
         """
@@ -116,7 +120,7 @@ class ServiceConnection:
         # the order of maps is kept: the reason names the first failing attribute of a request
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
-        bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
+        bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s or self._answer_s)
         status, content, found = self._send(method, where, words, data, headers, bounds)
         # a refused request may be allowed with a token or a new token
         if status == 401 and self._token and (self._renew or not self._sends_token):
@@ -190,16 +194,14 @@ def _check_url(url: str) -> None:
 
 
 class _Bounds:
-    """The limits of one answer: its bytes, and the total time or the time without data."""
+    """The limits of one answer: its bytes, the time without data, and the total time, if any."""
 
-    def __init__(self, most_bytes: int, timeout_s: float, is_total: bool) -> None:
+    def __init__(self, most_bytes: int, timeout_s: float, answer_s: float | None) -> None:
         self._most_bytes, self._timeout_s = most_bytes, timeout_s
-        self._until = time.monotonic() + timeout_s if is_total else None
+        self._until = time.monotonic() + answer_s if answer_s is not None else math.inf
 
     def left_s(self) -> float:
-        if self._until is None:
-            return self._timeout_s
-        return max(self._until - time.monotonic(), LEAST_TIMEOUT_S)
+        return max(min(self._timeout_s, self._until - time.monotonic()), LEAST_TIMEOUT_S)
 
     def read(self, answer: requests.Response, where: str) -> bytes:
         pieces, size = [], 0
@@ -207,7 +209,7 @@ class _Bounds:
             size += len(piece)
             if size > self._most_bytes:
                 raise ServiceError(f"{where}: the answer has more than {self._most_bytes:,} bytes")
-            if self._until is not None and time.monotonic() > self._until:
+            if time.monotonic() > self._until:
                 raise requests.Timeout
             pieces.append(piece)
         return b"".join(pieces)

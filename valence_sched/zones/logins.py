@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from keystoneauth1.identity import v3
 
 MOST_LOGINS = 1000  # logins that a process keeps
+ANSWER_TIMEOUTS = 6  # the timeouts within which a whole answer of a child must arrive
 KEYSTONE_TIMEOUT_S = 10.0  # seconds for Keystone, of the time for the call to a child
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
 
@@ -90,6 +91,7 @@ class ChildLogins:
             verify=verify,
             certificate=child.certificate,
             timeout_s=timeout_s,
+            answer_s=ANSWER_TIMEOUTS * timeout_s,
             route=route,
         )
         if child.keystone is None:

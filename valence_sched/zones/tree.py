@@ -400,9 +400,9 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
     owned: Counter[str] = Counter()
     open_values: dict[str, set[str]] = {}
     for state in states:
-        owned.update(state.owned)
+        owned.update(_valid(state.owned))
         for domain, counts in state.members.items():
-            members.setdefault(domain, Counter()).update(counts)
+            members.setdefault(domain, Counter()).update(_valid(counts))
         for domain, values in state.open.items():
             open_values.setdefault(domain, set()).update(values)
     return GroupState(
@@ -410,6 +410,10 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
         owned=dict(owned),
         open={domain: tuple(sorted(values)) for domain, values in open_values.items()},
     )
+
+
+def _valid(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: number for name, number in counts.items() if 0 <= number < MAX_WHOLE}
 
 
 def _overtakings(

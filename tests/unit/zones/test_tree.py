@@ -333,6 +333,13 @@ class TestGroups(unittest.TestCase):
         )
         self.assertEqual(paths, tree(**children).group_state(ASKED).group_state)
 
+    def test_members_that_no_group_has_do_not_count(self):
+        """A child with -5 members hid those of other zones."""
+        states = [GroupState(members={"zone": {"z": n, "y": 1}}, owned={"p": n})
+                  for n in (3, -5, 2**70)]  # fmt: skip
+        expected = GroupState(members={"zone": {"z": 3, "y": 3}}, owned={"p": 3})
+        self.assertEqual(expected, merged_group_state(states))
+
     def test_own_pod_managers_are_asked_with_what_was_taken_of_them(self):
         keys = Tokens(["secret"], "top")
         mine, theirs = answer(3, 4).nodes
