@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from valence_sched.errors import one_line
 from valence_sched.model import hardware, quantity, zone
 from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, ZoneNode
 
@@ -36,7 +37,8 @@ def why_ruled_out(
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
         if have and not set(have).intersection(wanted):
-            return f"capability {key}: needs {';'.join(wanted)}, has {';'.join(sorted(have))}"
+            text = f"capability {key}: needs {';'.join(wanted)}, has {';'.join(sorted(have))}"
+            return one_line(text)  # a child reports what it has
     return None
 
 

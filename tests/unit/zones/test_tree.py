@@ -400,6 +400,8 @@ class TestRuledOut(unittest.TestCase):
             "capability os: needs windows, has bsd;linux",
             why_ruled_out({"os": ("linux", "bsd")}, {"os": ("windows",)}),
         )
+        reason = why_ruled_out({"os": ("\x1b[31m" * 1000,)}, {"os": ("windows",)})
+        self.assertEqual((600, True), (len(reason), reason.isprintable()))
         self.assertEqual(
             "capability os: needs windows;macos, has linux",
             why_ruled_out({"os": ("linux",)}, {"os": ("windows", "macos")}),
