@@ -3,6 +3,7 @@
 
 import os
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import bcrypt
@@ -75,6 +76,18 @@ class TestPasswordFile(ApplicationCase):
         self.assertEqual("reader", user_of(users, testing_login("ann", "ann")).role)
         with self.assertRaises(Unauthenticated):
             user_of(users, testing_login("mo", "mo"))
+
+    def test_a_file_that_breaks_is_no_fault_of_the_client(self):
+        """Clients got 400 with the path of the file, and were counted as malformed requests."""
+        path = self.users_file("ann:admin")
+        self.client = self.new_client(auth="basic", users_file=path)
+        for change in (lambda: Path(path).write_text("no line"), lambda: Path(path).unlink()):
+            change()
+            with self.assertLogs("valence_sched.service.users", "ERROR") as logs:
+                result = self.call("GET", "/v1/podms", user="ann")
+            self.check_problem(result, 503, "identity_unavailable", "cannot read its users")
+            self.assertNotIn(path, result.text)
+            self.assertIn(path, logs.output[0])
 
     def test_a_file_that_all_can_read_is_refused(self):
         path = self.users_file("ann:admin")

@@ -5,6 +5,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import math
 import os
 import re
@@ -17,9 +18,16 @@ from typing import Any, NamedTuple, Protocol, get_args
 import bcrypt
 
 from valence_sched import files
-from valence_sched.errors import AccessDenied, InputError, Unauthenticated, plain_reason
+from valence_sched.errors import (
+    AccessDenied,
+    IdentityUnavailable,
+    InputError,
+    Unauthenticated,
+    plain_reason,
+)
 from valence_sched.model.verbs import Role
 
+LOG = logging.getLogger(__name__)
 #: A reader may list, a member may also schedule and own claims, an admin may do everything.
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -146,10 +154,18 @@ class BasicAccess(Access):
         self._current_entries()
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``Authorization``; Unauthenticated if it is invalid."""
+        """Return the user of the header ``Authorization``; Unauthenticated if it is invalid.
+
+        IdentityUnavailable if the changed file cannot be read; only the log has the reason.
+        """
         authorization = environ.get("HTTP_AUTHORIZATION")
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
-        entries = self._current_entries()
+        try:
+            entries = self._current_entries()
+        except InputError as error:
+            LOG.error("no user can log in: %s", error)
+            text = "the service cannot read its users: try again later; see the log of the service"
+            raise IdentityUnavailable(text) from None
         entry = entries.get(name)
         if entry is None or not self._matches(password, entry.password_hash):
             _spend(password, entry, max(one.cost for one in entries.values()))
