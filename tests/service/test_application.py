@@ -403,6 +403,16 @@ class TestDecisions(ApplicationCase):
         self.assertTrue(plain["filters"])
         self.assertFalse(other.get("filters"))
 
+    def test_a_file_of_the_service_that_breaks_is_no_fault_of_the_client(self):
+        policies = self.folder / "policies.yaml"
+        policies.write_text("policies: [{name: default, filters: [], weighers: []}]\n")
+        self.client = self.new_client(policy_files=(str(policies),))
+        self.assertEqual(200, self.call("POST", SELECT, SMALL).status_code)
+        policies.write_text("policies: 7\n")
+        for method, path, body in (("POST", SELECT, SMALL), ("POST", "/v1/plans", SMALL)):
+            result = self.call(method, path, body)
+            self.check_problem(result, 503, "inventory_incomplete", "a file of the service is inv")
+
 
 class TestLogs(ApplicationCase):
     def test_each_answer_is_a_line_without_secrets(self):

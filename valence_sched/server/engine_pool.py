@@ -5,13 +5,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from valence_sched.app import App
-from valence_sched.errors import SchedulerError, ServiceBusy
+from valence_sched.errors import InputError, InventoryIncomplete, SchedulerError, ServiceBusy
 from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.reading import ReadOptions, Selection
@@ -89,8 +88,9 @@ class EnginePool:
         if not self._lock.acquire(tenant, self._queue_s):
             raise ServiceBusy("other requests are being decided: try again in a moment")
         try:
-            engine = self._current(arrived_at)
-            yield engine
+            with self._own_files():
+                engine = self._current(arrived_at)
+                yield engine
             self._note_changes(engine.changes)
         except SchedulerError:
             raise
@@ -103,8 +103,21 @@ class EnginePool:
                 self._app.config.remarks.clear()
             self._lock.release()
 
-    def changing(self) -> AbstractContextManager["Engine"]:
-        return contextlib.closing(self._make_app().engine(self._selection))
+    @contextlib.contextmanager
+    def changing(self) -> Iterator["Engine"]:
+        with self._own_files(), contextlib.closing(self._make_app().engine(self._selection)) as one:
+            yield one
+
+    @contextlib.contextmanager
+    def _own_files(self) -> Iterator[None]:
+        """Raise InventoryIncomplete for an invalid file of the service, which no client can fix."""
+        try:
+            yield
+        except InputError as error:
+            if not error.file.startswith(tuple(self._files)):
+                raise
+            text = f"a file of the service is invalid, an operator must correct it: {error}"
+            raise InventoryIncomplete(text) from None
 
     def close(self, timeout_s: float) -> bool:
         """End the shared engine if it is free within ``timeout_s``; return whether it ended."""
