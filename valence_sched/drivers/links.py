@@ -315,11 +315,16 @@ def host_and_path(link: str) -> tuple[str, str]:
     An invalid URL has no host, and is itself the path.
     """
     try:
-        parts = urlsplit(link)
+        parts = urlsplit(single_slash(link))
     except ValueError:
         return "", link
     host = parts.netloc.rpartition("@")[2].casefold().removesuffix(_PORTS.get(parts.scheme, " "))
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def single_slash(link: str) -> str:
+    """Return a link with one slash at its start: some services send //redfish, which is no host."""
+    return link[1:] if link[:10].casefold() == "//redfish/" else link
 
 
 def link_path(link: str | None) -> str | None:

@@ -17,6 +17,8 @@ from valence_sched.drivers.links import (
     LinkedDocuments,
     Shared,
     collection_pages,
+    joined_path,
+    link_path,
 )
 from valence_sched.drivers.redfish.schema import ResourceBlock
 
@@ -54,6 +56,13 @@ class FollowTest(TestCase):
             "/blocks/a", "/blocks/a/", "/blocks/a#x", "http://podm/blocks/A", "//blocks/a"
         )
         self.assertEqual(["/blocks/a"], found)
+
+    def test_two_slashes_at_the_start_of_a_path_are_one_for_every_reader(self) -> None:
+        link, uri = f"/{ROOT}/Systems/1", f"{ROOT}/Systems/1"
+        service = LinkedDocuments(BLOCKS.get, NO_NOTES)
+        self.assertEqual(
+            (uri, uri, uri), (service.uri(link, ROOT), link_path(link), joined_path("/S", link))
+        )
 
     def test_a_link_of_too_many_characters_is_refused_also_when_it_is_known(self) -> None:
         name = "x" * 1100

@@ -23,7 +23,7 @@ from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
 from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
-from valence_sched.drivers.links import ROOT, host_and_path
+from valence_sched.drivers.links import ROOT, host_and_path, single_slash
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.http import REDIRECT, client_certificate, foreign_phrase
 from valence_sched.model.registration import Registration
@@ -304,7 +304,7 @@ class Connection:
     def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
         """Return the host (empty if invalid) and path of a link in the document ``at`` a path."""
         try:
-            return host_and_path(urljoin(self.url + at, link))
+            return host_and_path(urljoin(self.url + at, single_slash(link)))
         except ValueError:
             return "", link
 

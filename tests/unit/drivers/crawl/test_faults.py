@@ -10,6 +10,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+import msgspec
+
 from tests.unit.certificates import ELSEWHERE, LOOPBACK, server_context
 from tests.unit.drivers.live import (
     BLOCKS,
@@ -126,6 +128,23 @@ class LoginTest(FaultsTest):
                 (reading,) = self.read(server)
                 self.assertIsNone(reading.failure)
                 self.assertEqual(host == "https://[", bool(server.sessions))
+
+    def test_two_slashes_in_front_of_its_path_are_no_host(self):
+        def link(handler):
+            root = msgspec.json.decode(handler.podm.document("/redfish/v1"))
+            root["Links"]["Sessions"]["@odata.id"] = f"/{SESSIONS}"
+            return handler.reply(200, msgspec.json.encode(root))
+
+        def make(handler):
+            handler.podm.sessions.add(f"{SESSIONS}/1")
+            where = {"Location": f"/{SESSIONS}/1", "X-Auth-Token": f"{TOKEN}-1"}
+            return handler.reply(201, b"{}", where)
+
+        rules = [on("v1/?$", link), on("Sessions$", make, "POST")]
+        server = self.serve(TREE, login=LOGIN, rules=rules)
+        (reading,) = self.read(server)
+        self.assertIsNone(reading.failure)
+        self.assertEqual(set(), server.sessions)
 
     def test_a_session_that_is_nowhere_is_used_and_said_to_stay_open(self):
         for body in (b"", b"<html>", b'"text"', b'{"@odata.id": 7}'):
