@@ -263,7 +263,7 @@ class DroppingContract(NodeChangeContract):
         for wanted in (every, gpus):
             report = self.scheduler.select_destinations(wanted).report
             self.assertNotIn((node.podm, lost), self.blocks_of(report))
-        with self.assertRaisesRegex(errors.SchedulerError, f"{lost} is in use|{lost} is in "):
+        with self.assertRaisesRegex(errors.SchedulerError, f"{lost}: found |{lost} is in "):
             self.change(node, attach_blocks=(lost,))
         self.assertIn(lost, self.blocks(other))
         self.change(other, detach_blocks=(lost,), force=True)

@@ -164,6 +164,14 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
         return ", ".join((*filter(None, [found]), *(TAINTED + taint for taint in self.taints)))
 
     @property
+    def summary(self) -> str:
+        """The state, and what else forbids a use, in words for a reason."""
+        words = [self.state, "in use" if self.state == "Unused" and self.compositions else ""]
+        words += ["reserved" if self.reserved else "", "in the pool Active" if self.active else ""]
+        words += ["" if self.enabled is not False else self.resource_state or "Disabled"]
+        return ", ".join(filter(None, (*words, self.health)))
+
+    @property
     def slots(self) -> int:
         """Return the number of nodes that may still use the block, 0 if a state forbids it."""
         if self.reserved or self.active or self.enabled is False or self.health == "Critical":

@@ -355,7 +355,9 @@ class ChangePlanner:
             raise RequestError(f"{uri} is part of another host, and cannot be attached")
         status = block.status or FREE_STATUS
         if not status.slots:
-            raise ClaimLost(f"{self._podm.id}: {uri} is in use, expected a free block")
+            raise ClaimLost(
+                f"{self._podm.id}: {uri}: found {status.summary}, expected a free block"
+            )
         for taint in status.taints:
             if not any(one.tolerates(taint) for one in tolerations):
                 hint = f"use --tolerate {taint_key(taint)}"

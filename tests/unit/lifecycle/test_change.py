@@ -365,7 +365,7 @@ class TestChanges(ChangeCase):
 
     def test_a_claimed_block_is_lost_and_another_one_chosen(self):
         self.store.claims.create([part("p", 1, "/B/2")])
-        self.refused(errors.ClaimLost, "/B/2 is in use", SWAP)
+        self.refused(errors.ClaimLost, "/B/2: found Unused, reserved", SWAP)
         self.assertEqual(("/B/3", "/B/4"), uris(self.change(ATTACH).attached))
 
     def test_the_node_is_shut_down_and_started_again_in_the_end(self):

@@ -101,6 +101,17 @@ class TestSlots(unittest.TestCase):
             with self.subTest(words):
                 self.assertEqual(slots, msgspec.convert(words, Status).slots)
 
+    def test_what_forbids_a_use_is_named(self):
+        for words, expected in (
+            ({}, "Unused"),
+            ({"state": "Composed", "health": "OK"}, "Composed, OK"),
+            ({"compositions": 1, "reserved": True}, "Unused, in use, reserved"),
+            ({"active": True, "health": "Critical"}, "Unused, in the pool Active, Critical"),
+            ({"enabled": False}, "Unused, Disabled"),
+            ({"enabled": False, "resource_state": "Absent"}, "Unused, Absent"),
+        ):
+            self.assertEqual(expected, Status(**words).summary)
+
     def test_every_state_and_every_flag_together_is_read_by_the_same_rules(self):
         every = itertools.product(
             STATES,

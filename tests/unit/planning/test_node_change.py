@@ -92,14 +92,16 @@ class TestAttaching(unittest.TestCase):
     def test_a_named_block_is_free_within_reach_and_of_this_pod_manager(self):
         other = {**HOST, "uri": "/B/host-2", "pools": ["a"]}
         blocks = [{**HOST, "pools": ["a"]}, other, gpu("1", pools=["a"]), gpu("2", pools=["b"]),
-                  gpu("3", pools=["a"], state="Composed")]  # fmt: skip
+                  gpu("3", pools=["a"], state="Composed"),
+                  gpu("4", pools=["a"], state="Failed")]  # fmt: skip
         plan = planner(blocks, ["host-1"], "ab")
         self.assertEqual(("/B/1",), plan.free_named(["1", "/B/1"]))
         self.assertEqual(("/B/host-1",), plan.free_named(["host-1"]))
         for name, kind, words in (
             ("x", UnknownName, "no block of pod manager p named 'x'"),
             ("2", RequestError, "node n reaches a, but /B/2 is in b"),
-            ("3", ClaimLost, "p: /B/3 is in use"),
+            ("3", ClaimLost, "p: /B/3: found Composed, expected a free block"),
+            ("4", ClaimLost, "p: /B/4: found Failed, expected a free block"),
             ("host-2", RequestError, "part of another host"),
         ):
             with self.subTest(name), self.assertRaisesRegex(kind, words):

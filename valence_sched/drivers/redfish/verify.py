@@ -400,10 +400,8 @@ def is_composing(block: ResourceBlock | None) -> bool:
 def describe_block(block: ResourceBlock | None) -> str:
     if block is None:
         return "found no such block"
-    status = own_status(block)
-    words = [status.state, "reserved" if status.reserved else "", status.health or ""]
     by = ", ".join(link_paths(block.in_systems))
-    return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
+    return f"found {own_status(block).summary}" + (f" by {by}" if by else "")
 
 
 def blocks_of(system: ListedSystem, request: CompositionRequest) -> tuple[str, ...]:
