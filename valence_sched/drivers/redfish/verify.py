@@ -82,6 +82,9 @@ class NodeReader:
                 return self._result_of(request, system, blocks, confirmed)
             if self._problems and not all(block and is_free(block) for block in blocks.values()):
                 raise self._problems[0]
+            if not deleted and (linking := _linking(request, node, blocks)):
+                reason = f"found no node, but {', '.join(linking)} links it"
+                return CompositionResult(state="unknown", blocks=linking, reason=reason)
             if doubtful := self._doubtful(request, same_blocks, written):
                 return CompositionResult(state="unknown", reason=doubtful)
             return _without_node(blocks, self._seen)
@@ -352,11 +355,15 @@ class NodeReader:
         folded = fold_uri(uri)
         if folded not in self._read:
             json, system = get_document(self._session, uri), None
-            if json and "Members" not in json:  # a collection is not a system
-                stated = json.get("@odata.id")
-                own = link_path(stated) if isinstance(stated, str) else None
-                spelled = own if own and fold_uri(own) == folded else uri
-                system = ListedSystem(spelled, json, NO_NOTES)
+            stated = (json or {}).get("@odata.id")
+            own = link_path(stated) if isinstance(stated, str) else None
+            is_named = own is not None and fold_uri(own) == folded
+            if json is not None and "Members" not in json:
+                if not json:
+                    raise PodmError(f"{uri}: found an empty document, expected a system")
+                system = ListedSystem(own if own and is_named else uri, json, NO_NOTES)
+            elif own and not is_named:  # a link may name a collection, but this is another document
+                raise PodmError(f"{uri}: found the collection {own}, expected a system")
             self._read[folded] = system
         return self._read[folded]
 
@@ -375,6 +382,16 @@ class NodeReader:
             return None
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES)
         return block
+
+
+def _linking(request: CompositionRequest, node: str | None, blocks: Blocks) -> tuple[str, ...]:
+    """Return the used blocks that link the node by its URI or its name."""
+
+    def links_it(block: ResourceBlock) -> bool:
+        every, own = link_paths(block.in_systems), fold_uri(node or "")
+        return any(fold_uri(uri) == own or request.names(None, uri) for uri in every)
+
+    return tuple(uri for uri, it in blocks.items() if it and not is_free(it) and links_it(it))
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:

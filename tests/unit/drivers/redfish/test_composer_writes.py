@@ -116,6 +116,29 @@ class TestLost(unittest.TestCase):
                 )
                 self.assertEqual("composed", podm.ask(PLAIN).state)
 
+    def test_a_node_that_its_blocks_link_is_not_absent_though_it_cannot_be_found(self):
+        for hidden, late, state in (
+            (404, True, "composed"), (404, False, "unknown"), ({}, False, "unknown"),
+            ({"@odata.id": "/S", "Members": []}, False, "unknown"),
+        ):  # fmt: skip
+            with self.subTest(hidden=hidden, late=late):
+                podm = Service()
+
+                def make(_uri, _body, podm=podm, hidden=hidden, late=late):
+                    made = podm.compose()
+                    podm.documents |= {made: hidden, "/S": {"Members": []}}
+                    there = system("/B/1", "/B/2")
+                    shows = [lambda: podm.documents.update({made: there})] if late else []
+                    podm.meanwhile = [lambda: None, *shows]
+                    return Reply(201, {"Location": made}, None)
+
+                podm.on_post = make
+                found = podm.ask(PLAIN)
+                self.assertEqual(state, found.state, found.reason)
+        podm = Service(**dict.fromkeys(PLAIN.blocks, block("Composed", "/S/vs-1")))
+        found = podm.composer.read_node(PLAIN)
+        self.assertEqual(("unknown", PLAIN.blocks), (found.state, found.blocks))
+
     def test_a_list_with_a_missing_page_proves_no_absence(self):
         podm = Service()
         podm.documents["/S"] = {"Members": [], "Members@odata.nextLink": "?page=2"}
