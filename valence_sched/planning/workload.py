@@ -19,7 +19,7 @@ from msgspec import structs
 from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.settings import Configuration
-from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
+from valence_sched.errors import InputError, RequestError, UnknownName, UsageError, one_line
 from valence_sched.model import request_spec as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
@@ -85,9 +85,11 @@ class FileWorkload:
         before, entry = float("-inf"), None
         for entry in entries:
             if entry.arrival < before:
-                place, found = self.place(entry.line), f"arrival {entry.arrival:g} after {before:g}"
+                found = f"arrival {entry.arrival:.15g} after {before:.15g}"
                 hint = "sort the file by arrival, or add --sort"
-                raise InputError(place, "", found, "lines in order of arrival", hint)
+                raise InputError(
+                    self.place(entry.line), "", found, "lines in order of arrival", hint
+                )
             before = entry.arrival
             yield entry
         if entry is None:
@@ -149,7 +151,9 @@ def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
     if line.duration is not None:
         raise InputError(_place(file, line), "", "departure and duration", "one of them")
     if departure < arrival:
-        found, expected = f"departure {departure:g}", f"a time at or after its arrival {arrival:g}"
+        since = f"{before:.15g}" if line.arrival is None else one_line(str(line.arrival), 60)
+        found = one_line(f"departure {line.departure}", 60)
+        expected = f"a time at or after its arrival {since}"
         raise InputError(_place(file, line), "", found, expected)
     return arrival, departure
 

@@ -138,6 +138,12 @@ class TestBadLines(unittest.TestCase):
     def test_a_departure_before_the_arrival_has_its_line(self):
         self.assert_refused(r"w\.csv: line 3: found departure 4, expected .* arrival 5",
                             "flavor,arrival,departure\ncores,1,2\ncores,5,4\n")  # fmt: skip
+        for texts in (("2026-03-29T02:30:00-02:00", "2026-03-29T02:30:00-01:00"), ("", "1")):
+            since = texts[0] or "1774747800"
+            self.assert_refused(
+                f"found departure {texts[1]}, expected a time at or after its arrival {since}",
+                f"flavor,arrival,departure\ncores,1774747800,\ncores,{','.join(texts)}\n",
+            )
 
     def test_an_arrival_before_the_one_above_it_names_sort_which_sorts(self):
         text = "flavor,arrival\ncores,1\ncard,5\ndisk,4\ncard,4\n"
