@@ -158,23 +158,22 @@ def check_time(text: str | None, file: str, place: str) -> None:
 def format_utc(text: str) -> str:
     """Return a timestamp in UTC with a Z; an invalid timestamp unchanged."""
     try:
-        return _in_utc(text).isoformat().replace("+00:00", "Z")
+        return _aware(text).astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError):
         return text
 
 
-def _in_utc(text: str) -> datetime.datetime:
+def _aware(text: str) -> datetime.datetime:
     then = datetime.datetime.fromisoformat(text)  # UTC if it has no zone
-    return (then if then.tzinfo else then.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
+    return then if then.tzinfo else then.replace(tzinfo=datetime.UTC)
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     """Return the seconds since a timestamp; None if it is missing, invalid or in the future."""
     try:
-        then = _in_utc(read_at or "")
-    except (ValueError, OverflowError):
+        seconds = (now - _aware(read_at or "")).total_seconds()
+    except ValueError:
         return None
-    seconds = (now - then).total_seconds()
     return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None
 
 

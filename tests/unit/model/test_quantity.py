@@ -192,6 +192,8 @@ class TestAge(unittest.TestCase):
     def test_the_age_of_a_time_counts_from_now_whatever_its_zone(self):
         for text in ("2026-01-05T11:59:00Z", "2026-01-05T12:59:00+01:00", "2026-01-05T11:59:00"):
             self.assertEqual(60, age_s(text, NOON))
+        years = (age_s("0001-01-01T00:00:00+14:00", NOON) or 0) / 86400 / 365
+        self.assertEqual(2026, round(years))  # in UTC, the time is before the first year
 
     def test_nobody_knows_the_age_of_no_time_of_text_and_of_the_future(self):
         for text in (None, "", "yesterday", "2026-01-05T12:06:00Z", "9999-12-31T23:59:59Z"):
