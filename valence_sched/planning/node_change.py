@@ -8,7 +8,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,6 +38,8 @@ from valence_sched.model.request import Request
 #: Decides on a request for one pod manager.
 Decide = Callable[[FullPodm, Request], DecisionResult]
 MOST_NAMED = 3  # largest number of blocks in one line
+MOST_SUMS = 1_000  # totals of amounts that are remembered
+Chain = tuple[Grant, Any] | None  # the last of some amounts, and the chain of the others
 _FIXED_TYPES = frozenset(("Compute", "ComputerSystem"))
 #: The fields of a request that are requirements on the pod manager, which a node keeps.
 PLACE = ("zone", "aggregates", "locations", "near", "where", "traits", "capabilities", "attributes")
@@ -120,21 +122,31 @@ class NodeAmounts:
 
 
 def smallest_amounts(amounts: Sequence[Grant], wanted: float) -> tuple[Grant, ...] | None:
-    """Return the fewest amounts with the least total of at least ``wanted``; None if too little."""
+    """Return the fewest amounts with the least total of at least ``wanted``; None if too little.
+
+    With many amounts, the total is small, but not always the least.
+    """
     if wanted <= 0:
         return ()
-    best: tuple[float, int, tuple[Grant, ...]] | None = None
-    sums: dict[float, tuple[Grant, ...]] = {0.0: ()}
+    best: tuple[float, int, Chain] | None = None
+    sums: dict[float, tuple[int, Chain]] = {0.0: (0, None)}  # the fewest amounts of each total
     for one in sorted(amounts, key=lambda it: (-it.amount, it.uri)):
-        for total, some in [*sums.items()]:
-            more = (*some, one)
-            reached = to_a_billionth(total + one.amount)
+        for total, (count, chain) in [*sums.items()]:
+            reached, more = to_a_billionth(total + one.amount), count + 1
             if reached + 1e-6 >= wanted:
-                if best is None or (reached, len(more)) < best[:2]:
-                    best = reached, len(more), more
-            elif reached not in sums or len(more) < len(sums[reached]):
-                sums[reached] = more
-    return None if best is None else best[2]
+                if best is None or (reached, more) < best[:2]:
+                    best = reached, more, (one, chain)
+            elif reached not in sums or more < sums[reached][0]:
+                sums[reached] = more, (one, chain)
+        if len(sums) > MOST_SUMS:  # the largest total has all amounts so far
+            sums = dict(sorted(sums.items(), key=lambda item: -item[0])[:MOST_SUMS])
+    if best is None:
+        return None
+    found, chain = list[Grant](), best[2]
+    while chain is not None:
+        one, chain = chain
+        found.append(one)
+    return tuple(reversed(found))
 
 
 def grants_in(decision: DecisionResult) -> tuple[Grant, ...]:

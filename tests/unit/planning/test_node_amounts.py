@@ -198,6 +198,15 @@ class TestChoice(unittest.TestCase):
                 best = None if found is None else (sum(it.amount for it in found), len(found))
                 self.assertEqual(min(every, default=None), best)
 
+    def test_of_many_amounts_a_small_total_is_found_in_a_bounded_search(self):
+        rng = random.Random(3)
+        some = [chunk(str(n), round(rng.uniform(10, 1000), 3)) for n in range(40)]
+        for share in (0.01, 0.6, 1.0):
+            least = share * sum(it.amount for it in some)
+            found = sum(it.amount for it in smallest_amounts(some, least))
+            self.assertTrue(least <= found + 1e-6 <= 1.05 * least, (share, found, least))
+        self.assertIsNone(smallest_amounts(some, 41_000))
+
     def test_a_resized_node_has_enough_and_nothing_idle_on_random_stocks(self):
         rng = random.Random(5)
         for _ in range(60):
