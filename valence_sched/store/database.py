@@ -429,8 +429,9 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
     else:
         arguments["connect_args"] = {"connect_timeout": 10}
-        if address.engine != "postgresql":
-            arguments["connect_args"]["init_command"] = MYSQL_SESSION
+        postgresql = address.engine == "postgresql"
+        session = {"client_encoding": "utf8"} if postgresql else {"init_command": MYSQL_SESSION}
+        arguments["connect_args"] |= session
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
         # the driver logs this besides raising its error

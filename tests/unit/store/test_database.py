@@ -169,6 +169,20 @@ class TestServerSettings:
                 self.assertEqual("+00:00", connection.scalar(sa.text("select @@time_zone")))
 
 
+@partial(on_each_engine, engines=["postgresql"])
+class TestServerEncoding:
+    """An encoding that a server prefers."""
+
+    def test_texts_are_stored_in_all_scripts(self):
+        url = StoreUrl(self.url).url
+        for encoding in ("SQL_ASCII", "LATIN1"):
+            options = {"options": f"{url.query['options']} -cclient_encoding={encoding}"}
+            with self.subTest(encoding):
+                store = self.store(url.update_query_dict(options).render_as_string())
+                store.remember(podm(f"лес {encoding}"))
+                self.assertIn(f"лес {encoding}", store.load_podms())
+
+
 class TestAddress(unittest.TestCase):
     """The arguments of a driver; no server is contacted."""
 
