@@ -396,7 +396,7 @@ class Maintenance:
             os.close(_new_file(path))
         copy = functools.partial(self._database.run_raw, "VACUUM INTO ?", str(path))
         try:
-            self._database.retry(copy, "backing up")
+            self._database.retry(copy, f"backing up to {path}")
         except BaseException:
             path.unlink(missing_ok=True)
             raise

@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -79,7 +80,7 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(sa.exc.DBAPIError):
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
                 connection.execute(sa.select(sa.func.release_lock(name)))
     else:
         yield
@@ -163,6 +164,32 @@ def revisions() -> list[str]:
     return sorted(file.name[1:].partition("_")[0] for file in files)
 
 
+# A table, a column or an index exists already, or no longer exists.
+MYSQL_DONE_NUMBERS = {1050, 1060, 1061, 1091}
+
+
+@contextlib.contextmanager
+def _resumed_steps(connection: sa.Connection) -> Iterator[None]:
+    """Skip the steps of an interrupted migration on MySQL, which commits each change of a table."""
+
+    def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        try:
+            context.dialect.do_execute(cursor, statement, parameters, context)
+        except context.dialect.loaded_dbapi.Error as error:
+            if error.args[0] not in MYSQL_DONE_NUMBERS:
+                raise
+        return True
+
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        yield
+        return
+    sa.event.listen(connection.engine, "do_execute", execute)
+    try:
+        yield
+    finally:
+        sa.event.remove(connection.engine, "do_execute", execute)
+
+
 def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str) -> None:
     # alembic takes long to import, and only an older store needs it
     from alembic import config, script
@@ -178,6 +205,7 @@ def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str)
             return scripts._upgrade_revs(target, revision)  # type: ignore[arg-type]
         return scripts._downgrade_revs(target, revision)  # type: ignore[arg-type]
 
-    with EnvironmentContext(settings, scripts, fn=steps) as environment:
+    environment = EnvironmentContext(settings, scripts, fn=steps)
+    with _resumed_steps(connection), environment:
         environment.configure(connection=connection, target_metadata=tables.METADATA)
         environment.run_migrations()

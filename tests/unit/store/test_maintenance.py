@@ -74,6 +74,22 @@ class TestVersions(MaintenanceCase):
         self.assertEqual(["p"], [*store.load_podms()])
         store.update_stats("p", {"load": 1})
 
+    def test_what_an_interrupted_upgrade_left_is_completed_by_the_next_one(self):
+        newest, maintenance = self.columns(), self.maintenance()
+        maintenance.downgrade("0006")
+
+        def interrupt(_connection, _cursor, statement, *_rest):
+            if "INDEX decisions_owner" in statement:
+                raise KeyboardInterrupt
+
+        writer = maintenance._database.writer
+        sa.event.listen(writer, "before_cursor_execute", interrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            maintenance.upgrade()
+        sa.event.remove(writer, "before_cursor_execute", interrupt)
+        self.assertEqual("0006", maintenance.upgrade())
+        self.assertEqual(newest, self.columns())
+
     def test_it_keeps_identities_through_each_older_version(self):
         """With a lost identity, another service could answer under the name, and a zone would
         change its id.
@@ -209,7 +225,9 @@ class TestFile(MaintenanceCase, StoreCase):
         file, path = self.url.removeprefix("sqlite:///"), self.folder / "copy"
         maintenance = self.maintenance()
         Path(file).write_bytes(b"no database" * 1000)
-        with self.assertRaisesRegex(StoreError, f"^{file}: backing up: file is not a database"):
+        with self.assertRaisesRegex(
+            StoreError, f"^{file}: backing up to .*: file is not a database"
+        ):
             maintenance.backup(path)
         self.assertFalse(path.exists())
 
@@ -219,7 +237,7 @@ class TestFile(MaintenanceCase, StoreCase):
         Path(file).write_bytes(b"no database" * 1000)
         reader = maintenance._database.reader
         sa.event.listen(reader, "checkin", lambda *_: path.unlink(missing_ok=True))
-        with self.assertRaisesRegex(StoreError, "backing up: file is not a database"):
+        with self.assertRaisesRegex(StoreError, "backing up to .*: file is not a database"):
             maintenance.backup(path)
 
     def test_each_look_that_fails_is_named_by_what_was_being_done(self):
