@@ -165,7 +165,7 @@ def revisions() -> list[str]:
 
 
 # A table, a column or an index exists already, or no longer exists.
-MYSQL_DONE_NUMBERS = {1050, 1060, 1061, 1091}
+MYSQL_DONE_NUMBERS = {1050, 1051, 1060, 1061, 1091}
 
 
 @contextlib.contextmanager

@@ -74,21 +74,28 @@ class TestVersions(MaintenanceCase):
         self.assertEqual(["p"], [*store.load_podms()])
         store.update_stats("p", {"load": 1})
 
-    def test_what_an_interrupted_upgrade_left_is_completed_by_the_next_one(self):
+    def test_what_was_interrupted_is_completed_by_the_next_attempt(self):
         newest, maintenance = self.columns(), self.maintenance()
-        maintenance.downgrade("0006")
+        for work, place in (
+            (lambda: maintenance.downgrade("0006"), "DROP TABLE zones"),
+            (maintenance.upgrade, "INDEX decisions_owner"),
+        ):
+            with self.subTest(place):
+                self.interrupt(maintenance._database.writer, place, work)
+                work()
+        self.assertEqual(newest, self.columns())
 
-        def interrupt(_connection, _cursor, statement, *_rest):
-            if "INDEX decisions_owner" in statement:
+    def interrupt(self, engine, place, work):
+        """Interrupt a function before the first statement with these words."""
+
+        def stop(_connection, _cursor, statement, *_rest):
+            if place in statement:
                 raise KeyboardInterrupt
 
-        writer = maintenance._database.writer
-        sa.event.listen(writer, "before_cursor_execute", interrupt)
+        sa.event.listen(engine, "before_cursor_execute", stop)
         with self.assertRaises(KeyboardInterrupt):
-            maintenance.upgrade()
-        sa.event.remove(writer, "before_cursor_execute", interrupt)
-        self.assertEqual("0006", maintenance.upgrade())
-        self.assertEqual(newest, self.columns())
+            work()
+        sa.event.remove(engine, "before_cursor_execute", stop)
 
     def test_it_keeps_identities_through_each_older_version(self):
         """With a lost identity, another service could answer under the name, and a zone would
