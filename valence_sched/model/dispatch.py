@@ -94,10 +94,10 @@ class WaitingDispatches(NamedTuple):
 class DispatchSettings(Noun, frozen=True, kw_only=True):
     """The controller that decisions are posted to, as ``webhook=https://host/path``.
 
-    Each stored or claimed decision is posted at least once; decisions of one request are posted in
-    order. ``key`` refers to the signing key, ``password`` to the password of ``username``. The
-    controller must answer within ``timeout_s``. The pause after a failure doubles, up to
-    ``max_interval_s``.
+    Each stored or claimed decision is posted at least once, unless its claim ends before; decisions
+    of one request are posted in order. ``key`` refers to the signing key, ``password`` to the
+    password of ``username``. The controller must answer within ``timeout_s``. The pause after a
+    failure doubles, up to ``max_interval_s``.
     """
 
     target: str

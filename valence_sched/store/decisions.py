@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName, one_line
+from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.dispatch import Dispatch, Receipt, Receipts, WaitingDispatches
 from valence_sched.model.inventory import to_json
@@ -44,7 +45,10 @@ class Dispatches(Stored):
     """The dispatches of a store; StoreError if the store cannot be used."""
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest due dispatch, if any; delay it by ``hold_s`` seconds per node."""
+        """Return the oldest due dispatch, if any; delay it by ``hold_s`` seconds per node.
+
+        Due dispatches of ended claims are deleted.
+        """
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,
@@ -55,6 +59,8 @@ class Dispatches(Stored):
         due = due.order_by(_queue.number).limit(PAGE)
         for one in self._read(due):
             assert isinstance(one.report, Report), "other decisions are not queued"
+            if one.claim is not None and self._drop_unheld(one):
+                continue
             due_at = now() + hold_s * len(one.report.placements)
             values = {"due_at": due_at, "attempts": one.attempts + 1}
             if self._change(one, values, _queue.attempts == one.attempts):
@@ -82,6 +88,18 @@ class Dispatches(Stored):
     def newest(self, most: int) -> Sequence[Dispatch]:
         query = sa.select(*_COLUMNS).order_by(_WAITS.desc(), _queue.number.desc())
         return self._read(query.limit(most))
+
+    @transaction("dropping a dispatch", write=True)
+    def _drop_unheld(self, connection: sa.Connection, one: Dispatch) -> bool:
+        """Delete a dispatch whose claim ended, since another claim may hold its hardware."""
+        of = tables.claims.c
+        held = of.state.in_(ACTIVE_STATES), sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
+        if connection.scalar(sa.select(of.id).where(of.id == one.claim, *held)) is not None:
+            return False
+        delete = sa.delete(_dispatches).where(_queue.number == one.number, _WAITS)
+        if connection.execute(delete).rowcount and one.claim is not None:
+            claim_rows.add_event(connection, "not dispatched", one.claim)
+        return True
 
     def _read(self, query: sa.Select[Any]) -> list[Dispatch]:
         return self._database.read(

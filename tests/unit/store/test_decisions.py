@@ -173,6 +173,23 @@ class TestDispatches:
         self.one.dispatches.delay(one, "late", 0.0)
         self.assertIsNone(self.taken())
 
+    def test_one_whose_claim_ended_is_not_posted(self):
+        """Its hardware may be held by another claim."""
+        claims = self.one.claims
+        for name in ("p", "q"):
+            self.one.remember(podm(name))
+        released = claims.create([part("p", 1, "c0")], dispatched=of_request("r")).id
+        held = claims.create([part("q", 1, "c0")], dispatched=of_request("s")).id
+        claims.release(released)
+        self.assertEqual([held, None], [self.taken(), self.taken(self.other)])
+        self.assertEqual(1, self.one.dispatches.waiting().total)
+        kinds = [one.kind for one in self.one.events(released)]
+        self.assertEqual(["held", "released", "not dispatched"], kinds)
+        self.make_due()
+        self.execute(sa.update(tables.claims).values(sweep_at=1.0))  # expired, not yet ended
+        self.assertIsNone(self.taken())
+        self.assertEqual(0, self.one.dispatches.waiting().total)
+
     def test_a_purge_deletes_those_that_were_taken(self):
         for id_ in ("d", "waits"):
             self.keep(id_, id_)
