@@ -8,7 +8,7 @@ from typing import Any
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, objects, text, words
-from valence_sched.drivers.http.exchange import MakePatience
+from valence_sched.drivers.http.exchange import LATE_READS, MakePatience
 from valence_sched.drivers.links import link_path
 from valence_sched.errors import PodmError
 
@@ -89,7 +89,15 @@ def set_power(session: Session, node: str, on: bool, patience: MakePatience, wat
     def has_power() -> bool:
         return _power(read()) == word.casefold()
 
-    json = read()
+    json, failure = None, PodmError(f"{node}: no time is left to read it")
+    for _ in patience().tries(LATE_READS):  # one failed read must not leave a node off
+        try:
+            json = read()
+            break
+        except PodmError as error:
+            failure = error
+    if json is None:
+        raise failure
     if _power(json) == word.casefold():
         return
     if (action := find_action(json, "Reset")) is None:

@@ -385,7 +385,8 @@ class _Steps:
             self.changer.store.node_changes.started(self.node.id)
         except errors.SchedulerError as error:
             where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
-            raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
+            text = f"{where}, and could not be started again: {error} ({RECONCILE_HINT})"
+            raise errors.Unverified(text) from error
         except KeyboardInterrupt:
             text = f"may be shut down on {self.node.podm}: {RECONCILE_HINT}"
             self.changer.store.effects.note("node", self.node.id, text)

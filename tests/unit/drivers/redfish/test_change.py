@@ -401,6 +401,17 @@ class TestPower(unittest.TestCase):
         podm.composer.set_power("/S/1", True, quiet)
         self.assertEqual([{"ResetType": "ForceOn"}], podm.bodies)
 
+    def test_a_start_survives_a_failed_read_and_names_one_that_stays(self):
+        podm = self.service("On", power="Off")
+        there = podm.documents["/S/1"]
+        podm.documents["/S/1"] = 500
+        podm.meanwhile = [lambda: podm.documents.update({"/S/1": there})]
+        podm.composer.set_power("/S/1", True, quiet)
+        self.assertEqual("On", there["PowerState"])
+        podm.documents["/S/1"] = 500
+        with self.assertRaisesRegex(PodmError, "/S/1: HTTP 500"):
+            podm.composer.set_power("/S/1", True, quiet)
+
     def test_allowed_values_that_cannot_be_read_allow_all(self):
         for allowed in ((True,), ({"Value": "On"}, "ForceOn"), ("x" * 2000,)):
             podm = self.service(*allowed, power="Off")
