@@ -310,7 +310,7 @@ class TestUrl(DrainCase):
             ((409, {"drained": True}), "HTTP 409, expected 2xx"),
             ((503, {"drained": True}), "HTTP 503, expected 2xx"),
             ((0, {}), "ConnectionError: check that it runs and that the URL is right"),
-            ((206, {"drained": True}), "ChunkedEncodingError: check that it runs and that the URL "
+            ((206, {"drained": True}), "ProtocolError: check that it runs and that the URL "
                                        "is right"),
         ):  # fmt: skip
             with self.subTest(words), controller(answer) as there:
