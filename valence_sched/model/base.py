@@ -3,7 +3,6 @@
 
 import contextlib
 import hashlib
-import math
 import re
 import sys
 import threading
@@ -93,14 +92,6 @@ def as_text(value: object) -> str:
 def digest_of(content: bytes, size: int = 16) -> str:
     """Return a digest of ``size`` bytes as hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=size).hexdigest()
-
-
-def as_number(value: Any) -> float:
-    """Return a value as a number, NaN if it is not a number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def prepare_nouns() -> int:

@@ -14,8 +14,8 @@ from msgspec import json
 
 from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model import quantity
-from valence_sched.model.base import Noun, as_number, as_text
-from valence_sched.model.quantity import format_count
+from valence_sched.model.base import Noun, as_text
+from valence_sched.model.quantity import as_number, format_count
 
 LOGICAL_OPERATORS = ("and", "or", "not")
 COMPARISON_OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in")

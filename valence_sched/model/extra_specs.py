@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from valence_sched.errors import is_not, one_line, suggest
 from valence_sched.model import quantity
-from valence_sched.model.base import as_number, as_text
+from valence_sched.model.base import as_text
+from valence_sched.model.quantity import as_number
 
 NUMBER_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "=": operator.ge,

@@ -4,6 +4,7 @@
 import datetime
 import math
 import re
+from typing import Any
 
 from valence_sched.errors import InputError, must_be
 
@@ -177,17 +178,19 @@ def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None
 
 
-def number_of(text: str) -> float:
-    """Return the number in a text, or NaN, which is outside every range."""
+def as_number(value: Any) -> float:
+    """Return a value as a number, NaN if it is not a number, such as the name ``1_2``."""
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        return math.nan  # Python reads 12
     try:
-        return float(text)
-    except ValueError:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
 def parse_percentage(text: str) -> float:
     """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
-    share = number_of(text.strip().removesuffix("%"))
+    share = as_number(text.strip().removesuffix("%"))
     if not 0.0 < share <= 100.0:
         raise must_be("a percentage above 0 and at most 100, such as 5%", text)
     return share / 100.0

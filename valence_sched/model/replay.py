@@ -13,7 +13,7 @@ from valence_sched.errors import UnknownName, is_not, must_be
 from valence_sched.model.codec import DocumentHead, check_schema, decode, refuse_duplicate_keys
 from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGroup
 from valence_sched.model.need import ACCELERATORS
-from valence_sched.model.quantity import number_of
+from valence_sched.model.quantity import as_number
 
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
@@ -398,7 +398,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 def parse_tolerance(text: str) -> tuple[str | None, float]:
     """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
     name, equals, number = text.rpartition("=")
-    percent = number_of(number.strip().removesuffix("%"))
+    percent = as_number(number.strip().removesuffix("%"))
     if percent < 0:
         raise must_be("a percentage of at least 0", text)
     if not 0 <= percent < math.inf or (equals and not name.strip()):

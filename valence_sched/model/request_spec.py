@@ -17,7 +17,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
 from valence_sched.model.inventory import capabilities_in, parse_capabilities
 from valence_sched.model.need import NameRequirements, Proximity, Toleration
-from valence_sched.model.quantity import number_of, parse_age
+from valence_sched.model.quantity import as_number, parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
@@ -249,9 +249,8 @@ def parse_duration(value: float | str) -> float:
     """Return the seconds of ``90``, ``30s``, ``2h`` or ``3d``; ValueError for other texts."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{str(value)[:40]!r}, expected a number of seconds")
-    try:
-        seconds = float(value)
-    except ValueError:
+    seconds = as_number(value)
+    if math.isnan(seconds):
         try:
             return parse_age(str(value))
         except ValueError:
@@ -298,7 +297,7 @@ def parse_rate(text: str) -> float:
     number, slash, period = text.strip().partition("/")
     try:
         seconds = parse_duration(period if period[:1].isdigit() else f"1{period}")
-        rate = float(number) / seconds
+        rate = as_number(number) / seconds
     except (ValueError, ZeroDivisionError):
         rate = 0.0
     if not slash or not period or not 0.0 < rate <= MOST_RATE:
@@ -363,7 +362,7 @@ def parse_shares(text: str) -> dict[str, float]:
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = part.strip().partition("=")
-        share = number_of(number or "1")
+        share = as_number(number or "1")
         if not name or not 0.0 < share < math.inf or name in shares:
             raise is_not("FLAVOR=SHARE, as in gpu-large=1,small=3, each flavor once", part)
         shares[name] = share

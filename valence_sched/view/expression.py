@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.base import as_number, as_text
+from valence_sched.model.base import as_text
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
 from valence_sched.model.need import MEASURES, need_for_measure
+from valence_sched.model.quantity import as_number
 from valence_sched.view.view import Floats, Labels, View
 
 TruthValues = npt.NDArray[np.int8]

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Concatenate, Literal, NamedTuple, ParamSpec, 
 import numpy as np
 from msgspec import Meta, Struct
 
-from valence_sched.model.base import Noun, as_number
+from valence_sched.model.base import Noun
 from valence_sched.model.decision import Uncounted
 from valence_sched.model.expression import AttributePath
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import NameRequirements, Proximity
+from valence_sched.model.quantity import as_number
 from valence_sched.model.request import FACT_PREFIX, Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import read_only
 from valence_sched.view.view import Floats, Labels, Mask, View

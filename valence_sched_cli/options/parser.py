@@ -298,7 +298,7 @@ def number(form: str, least: float, most: float) -> Callable[[str], float]:
     """Return the type of a number within a range, which ``form`` describes."""
 
     def parse(text: str) -> float:
-        if not least <= (found := model.quantity.number_of(text)) <= most:
+        if not least <= (found := model.quantity.as_number(text)) <= most:
             raise must_be(form, text)
         return found
 
@@ -315,7 +315,7 @@ def named_number(
 
     def parse(text: str) -> tuple[str, float]:
         name, _, number = text.partition("=") if first else text.rpartition("=")
-        if not name or not least <= model.quantity.number_of(number) <= most:
+        if not name or not least <= model.quantity.as_number(number) <= most:
             raise is_not(form, text)
         return name, float(number)
 

@@ -82,6 +82,12 @@ class TestReasons(unittest.TestCase):
         self.check(["facts.year: needs >= 2020, has 2010"], "attributes", newer, old)
         east = asked(where=["=", "$zone", "east"])
         self.check(["needs zone = east, has west"], "json", east, old)
+        for wanted in ("1_2", "\u0661\u0662"):  # names, although Python reads them as 12
+            rack = asked(attributes={"facts.rack": "== 12"})
+            found = {"facts": {"rack": wanted}}
+            self.check([f"facts.rack: needs == 12, has {wanted}"], "attributes", rack, found)
+            rack = asked(where=["=", "$facts.rack", 12])
+            self.check([f"needs facts.rack = 12, has {wanted}"], "json", rack, found)
 
     def test_amounts_of_blocks_and_of_stocks(self):
         small = {"blocks": [{"uri": "b", "devices": {"processors": [{"cores": 4}]}}]}
