@@ -111,8 +111,10 @@ class TestWhere(WhereCase):
 
     def test_bytes_that_are_no_text_are_refused(self):
         done = run("valence-sched", "podm", "schedule", *SMALL, "--where", '["=","$zone","\udcff"]')
-        self.assertEqual((1, ""), (done.code, done.out))
-        self.assertIn("found bytes that are not UTF-8, expected JSON", done.err)
+        self.assertEqual((2, ""), (done.code, done.out))
+        self.assertIn(
+            'argument --where: \'["=","$zone","\\udcff"]\' is not text in UTF-8', done.err
+        )
 
     def test_a_flavor_file_is_refused_with_its_name_and_the_place(self):
         flavor = self.yaml(
