@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from valence_sched.errors import InputError
 
 PROFILE = "VALENCE_SCHED_PROFILE"
-_PASSWORDS = re.compile(r"(://[^/@:]*)(:)[^@]*(@)|([?&]\w*passw(?:or)?d)(=)[^&]*")
+_PASSWORDS = re.compile(r"(://[^/@:]*)(:)(?:(?!://)[^@])*(@)|([?&]\w*passw(?:or)?d)(=)[^&]*")
 CONFIG_FILE = "config.yaml"
 VARIABLES = {
     "inventory": "VALENCE_SCHED_INVENTORY",

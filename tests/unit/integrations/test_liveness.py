@@ -21,7 +21,8 @@ class Case(unittest.TestCase):
     """Two pod managers in the state that no process reads."""
 
     def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()), "site")
+        self.folder.mkdir()
         self.state = f"sqlite:///{self.folder}/state.sqlite"
         self.later = timedelta(0)
         self.app = App(
@@ -144,7 +145,6 @@ class TestFile(Alike, Case):
     def test_no_name_leads_out_of_the_folder(self):
         self.report("..", "../a")
         (self.folder.parent / "a").touch()
-        self.addCleanup((self.folder.parent / "a").unlink)
         found = self.statuses(self.named("10m"))
         self.assertEqual(("Offline", "Offline"), (found[".."], found["../a"]))
 
