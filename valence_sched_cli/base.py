@@ -492,7 +492,7 @@ class Lister(PodmCommand, lister.Lister):
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = list(data)
         if not rows and self.nouns and not self._lacks_zones:
-            given = [f"--{name}" for name in self.filters if getattr(args, name)]
+            given = [parsing.option_name(name) for name in self.filters if getattr(args, name)]
             hint = f"omit {', '.join(given)}" if given else self.next_step
             self.closing.append(f"no {self.nouns}{' match' if given else ''}: {hint}")
         return super().produce_output(args, column_names, rows)

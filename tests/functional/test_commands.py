@@ -125,6 +125,21 @@ class TestCommands(unittest.TestCase):
         names = importlib.metadata.entry_points(group="openstack.podm.v1").names
         self.assertEqual({*LISTS, *SHOWS, *CHANGES}, {name.replace("_", " ") for name in names})
 
+    def test_every_option_of_a_command_has_a_name_that_its_program_does_not_take(self):
+        """A program takes its own options, also abbreviated, wherever they are in the line."""
+        from openstackclient.shell import OpenStackShell
+
+        from valence_sched_cli.shell import Shell
+
+        points = importlib.metadata.entry_points(group="openstack.podm.v1")
+        parsers = [point.load()(None, None).get_parser(point.name) for point in points]
+        for program in (OpenStackShell(), Shell()):
+            taken = [name for action in program.parser._actions for name in action.option_strings]
+            for action in (action for parser in parsers for action in parser._actions):
+                names = [name for name in action.option_strings if name.startswith("--")]
+                free = [one for one in names if not any(name.startswith(one) for name in taken)]
+                self.assertTrue(free or not names or action.dest == "help", names)
+
     def test_both_programs_print_the_same_json(self):
         for command in (*LISTS, *SHOWS):
             with self.subTest(command=command):

@@ -79,7 +79,7 @@ class TestCommands(Registry):
     def test_set_adds_and_replaces_and_unset_takes_back(self):
         self.podm("create", "a", URL, "--aggregate", "x", "--fact", "n=1", "--zone", "z")
         self.podm("set", "a", "--aggregate", "y", "--fact", "n=2", "--fact", "m=3",
-                  "--location", "dc1", "--capability", "k=v", "--trait", "T", "--insecure",
+                  "--location", "dc1", "--capability", "k=v", "--trait", "T", "--no-verify",
                   "--username", "op", "--password-env", "V",
                   "--url", "http://127.0.0.1:1/")  # fmt: skip
         found = self.shown("a")
@@ -87,7 +87,7 @@ class TestCommands(Registry):
         self.assertEqual({"n": 2, "m": 3, "location": "dc1"}, found["Facts"])
         self.assertEqual(("http://127.0.0.1:1", False), (found["URL"], found["TLS Verified"]))
         self.podm("unset", "a", "--aggregate", "x", "--fact", "n", "--location", "--zone",
-                  "--capability", "k", "--trait", "T", "--insecure", "--username")  # fmt: skip
+                  "--capability", "k", "--trait", "T", "--no-verify", "--username")  # fmt: skip
         found = self.shown("a")
         self.assertEqual(
             (["y"], {"m": 3}, None), (found["Aggregates"], found["Facts"], found["Zone"])
@@ -280,7 +280,7 @@ class TestRefusals(Registry):
             (("a", URL, "--driver", "redfsh"), 1, "did you mean 'redfish'?"),
             (("a", URL, "--password-env", "V"), 1, "a password without a username"),
             (("a", URL, "--cacert", "/nowhere.pem"), 1, "/nowhere.pem: found no such file"),
-            (("a", URL, "--cacert", "x", "--insecure"), 2, "not allowed with"),
+            (("a", URL, "--cacert", "x", "--no-verify"), 2, "not allowed with"),
             (("a", URL, "--password-env", "V", "--password-file", "f"), 2, "not allowed with"),
             (("a", URL, "--fact", "x"), 2, "is not KEY=VALUE"),
             (("a", URL, "--capability", "x=;"), 2, ", expected key=value"),

@@ -65,7 +65,7 @@ what | --password-prompt: ask for the password, and store it in a file next to t
     by you only
 what --auth: authentication method (default: auto, a session if supported)
 what | --cacert <file>: certificates to trust, in PEM
-what | --insecure: do not verify the certificate of the pod manager
+what | --no-verify,--insecure: do not verify the certificate of the pod manager
 {CERTIFICATE}
 where --zone <zone>: availability zone of the pod manager
 where --aggregate <aggregate>...: aggregate of the pod manager
@@ -82,6 +82,10 @@ decide | --enable: place nodes on the pod manager
 decide | --disable: place no nodes on the pod manager"""
 
 
+#: openstack has an option --insecure, too, and takes it from the command.
+_NO_VERIFY = {"action": "store_true", "dest": "insecure"}
+
+
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     what = parsing.section(parser, "what")
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
@@ -89,6 +93,7 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         parser,
         _OPTIONS,
         auth={"choices": ("auto", "session", "basic")},
+        no_verify=_NO_VERIFY,
         hosts=parsing.parsed_by("registration:parse_hosts"),
         max_blocks=parsing.parsed_by("registration:parse_max_blocks"),
         parallel_composes=lambda text: parsing.natural(
@@ -190,7 +195,7 @@ class UnsetPodm(base.Command):
         what --auth: choose the authentication automatically
         what --cacert: trust the system's certificates
         what --cert: present no certificate and no key
-        what --insecure: verify the certificate of the pod manager again
+        what --no-verify,--insecure: verify the certificate of the pod manager again
         where --zone: remove the pod manager from its availability zone
         where --location: remove the location
         where --aggregate <aggregate>...: aggregate to remove
@@ -200,7 +205,7 @@ class UnsetPodm(base.Command):
         decide --capability <key>...: capability to remove
         decide --trait <trait>...: trait to remove
         decide --fact <key>...: fact to remove"""
-    option_settings = {"trait": None}
+    option_settings = {"trait": None, "no_verify": _NO_VERIFY}
 
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)

@@ -134,18 +134,20 @@ class ListAudit(base.Lister):
     """
 
     nouns, next_step = "changes", "commands that change this state are recorded here"
-    filters = ("user", "owner", "verb", "object", "outcome")
+    filters = ("user", "owner", "only_verb", "object", "outcome")
     arguments = """
         --user <user>: only changes by this user
         --owner <owner>: only changes by users of this project
-        --verb <verb>: only this verb, as claims:create, or "podm claim release" for a command
+        --only-verb,--verb <verb>: only this verb, as claims:create, or "podm claim release" for a
+            command
         --object <object>: only changes of this object, as claims/ID, nodes/ID or podms/NAME
         --outcome <outcome>: only this outcome: accepted, done, or an error code
         --long: list more columns
         --limit <n>=100: print at most this many rows"""
 
     def take_action(self, args: base.Args) -> base.Table:
-        query = model.diagnostic.AuditQuery(**given(args, *self.filters, "limit"))
+        named = given(args, "user", "owner", "object", "outcome", "limit")
+        query = model.diagnostic.AuditQuery(verb=args.only_verb, **named)
         lines = self.scheduler(args).audit(query)
         now, long = self.scheduler_app.now().timestamp(), args.long
         rows = []

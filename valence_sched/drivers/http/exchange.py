@@ -254,7 +254,7 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 def tls_error(error: BaseException) -> Unreachable:
     hint = http.failure_hint(error, cacert="--cacert", cert="--cert and --key")
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint += "; --insecure skips the check"
+        hint += "; --no-verify skips the check"
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 

@@ -312,7 +312,7 @@ class TlsTest(FaultsTest):
         """Its authority is trusted: naming it again would not help."""
         for days, words in (
             ((-3, -1), "certificate has expired (renew the certificate, and check the clock here;"),
-            ((1, 3), "certificate is not yet valid (check the clocks of both hosts; --insecure"),
+            ((1, 3), "certificate is not yet valid (check the clocks of both hosts; --no-verify"),
         ):
             with self.subTest(words):
                 server, trusted = self.secure(LOOPBACK, *days)
