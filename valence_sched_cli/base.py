@@ -88,6 +88,7 @@ class PodmCommand:
         parser.error = functools.partial(parsing.refuse, parser)  # type: ignore[method-assign]
         parsing.refuse_first_words(parser)
         parser._get_value = functools.partial(parsing.read_value, parser)  # type: ignore[method-assign]
+        parser._get_values = functools.partial(parsing.read_values, parser)  # type: ignore[method-assign]
         parser._print_message = streams.print_message  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(parsing.CommandHelp, examples=self.examples)
         for action in (None, "store"):

@@ -440,6 +440,19 @@ class TestOptions(Bad):
         done = run("valence-sched", *schedule[:2], "--inventory", site, "--flavor", flavor)
         self.assertEqual(0, done.code, done.err)
 
+    def test_two_dashes_after_an_equals_sign_are_a_value(self):
+        schedule = ("podm", "schedule", "--inventory", SITE, "--flavor", "small")
+        for option, line in (
+            ("--zone=--", "no pod manager is in the zone '--'"),
+            ("--trait=--", "no pod manager has the trait '--'"),
+            ("--count=--", "argument --count: must be 1 to 1,000,000, got '--'"),
+            ("--format=--", "argument -f/--format: invalid choice: '--'"),
+        ):
+            with self.subTest(option):
+                done = run("valence-sched", *schedule, option)
+                self.assertIn(done.code, (2, 3))
+                self.assertIn(line, done.err)
+
     def test_an_empty_filter_of_a_list_is_none(self):
         for words in (("list", "--zone"), ("list", "--driver"), ("list", "--trait"),
                       ("list", "--aggregate"), ("block", "list", "--model")):  # fmt: skip

@@ -463,6 +463,15 @@ def read_value(parser: argparse.ArgumentParser, action: argparse.Action, text: s
     return argparse.ArgumentParser._get_value(parser, action, text)
 
 
+def read_values(parser: Any, action: argparse.Action, texts: list[str]) -> Any:
+    """Return the values of an option; of --owner=--, Python before 3.13 drops the value."""
+    if not (action.option_strings and texts == ["--"]):
+        return argparse.ArgumentParser._get_values(parser, action, texts)
+    value = parser._get_value(action, texts[0])
+    parser._check_value(action, value)
+    return value if action.nargs is None else [value]
+
+
 def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
     option, found, rest = message.partition(": invalid choice: ")
