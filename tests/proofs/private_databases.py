@@ -29,6 +29,7 @@ from tests.unit.store.engines import raw_engine
 
 START_S = 60
 NAME = "proofs"
+ADMIN = {"postgresql": "postgres", "mysql": "mysql"}  # the database of a new server
 
 
 class PrivateDatabase:
@@ -118,7 +119,7 @@ class PrivateDatabase:
                 "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M"]  # fmt: skip
 
     def _create(self) -> None:
-        admin = sa.make_url(self.url).set(database={"postgresql": "postgres"}.get(self.engine, ""))
+        admin = sa.make_url(self.url).set(database=ADMIN[self.engine])
         engine = raw_engine(admin.render_as_string(), isolation_level="AUTOCOMMIT")
         try:
             with engine.connect() as connection:
@@ -127,7 +128,7 @@ class PrivateDatabase:
             engine.dispose()
 
     def _answers(self) -> bool:
-        admin = sa.make_url(self.url).set(database={"postgresql": "postgres"}.get(self.engine, ""))
+        admin = sa.make_url(self.url).set(database=ADMIN[self.engine])
         engine = raw_engine(admin.render_as_string())
         try:
             with engine.connect():

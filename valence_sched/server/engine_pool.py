@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from valence_sched.engine import Engine
 
 USER_FILES = ("policies.yaml", "flavors.yaml", "resources.yaml", "podms.yaml")
+OWN_FILE = "a file of the service is invalid, an operator must correct it: "
 
 FileMarks = Mapping[str, tuple[int, int]]
 
@@ -116,8 +117,7 @@ class EnginePool:
         except InputError as error:
             if not error.file.startswith(tuple(self._files)):
                 raise
-            text = f"a file of the service is invalid, an operator must correct it: {error}"
-            raise InventoryIncomplete(text) from None
+            raise InventoryIncomplete(f"{OWN_FILE}{error}") from None
 
     def close(self, timeout_s: float) -> bool:
         """End the shared engine if it is free within ``timeout_s``; return whether it ended."""
