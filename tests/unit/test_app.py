@@ -7,12 +7,15 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from valence_sched.app import App
+from valence_sched.core import plugins
 from valence_sched.errors import (
     DuplicateId,
     InputError,
     InventoryIncomplete,
+    PluginError,
     UnknownName,
     UsageError,
 )
@@ -78,6 +81,14 @@ class TestApp(unittest.TestCase):
     def test_an_unknown_driver_is_refused_with_the_nearest_name(self):
         with self.assertRaisesRegex(UnknownName, "did you mean 'recorded'"):
             self.app().loader.view(selection(f"record:{SITE}"))
+
+    def test_a_driver_that_yields_no_record_is_named(self):
+        drivers = plugins.Plugins("driver", {"odd": lambda *_: [{"id": "a"}]})
+        with (
+            mock.patch.object(plugins, "load", lambda _: drivers),
+            self.assertRaisesRegex(PluginError, "driver 'odd': x: .*found dict, expected a Record"),
+        ):
+            self.app().loader.view(selection("odd:x"))
 
     def test_a_file_with_a_colon_in_its_name_is_a_file(self):
         path = self.write("rack:7.jsonl", PODM % b"a")

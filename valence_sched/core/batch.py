@@ -68,7 +68,8 @@ class Batch:
 
 def schedule(context: EvaluationContext) -> Batch:
     """Place the nodes of a request by the scheduler that its policy names."""
-    batch: Batch = context.bound.scheduler().schedule(context)
+    with plugins.plugin_errors(f"scheduler {context.bound.policy.scheduler!r}"):
+        batch: Batch = context.bound.scheduler().schedule(context)
     return batch
 
 

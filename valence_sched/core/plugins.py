@@ -48,6 +48,16 @@ class Plugins(Struct, frozen=True, eq=False):
         return sorted(self.by_name, key=lambda name: not _is_ours(self.sources.get(name, "")))
 
 
+class _Manager(stevedore.ExtensionManager[Any]):
+    """Counts an exit and a failed assertion of an import as a failure of this plug-in alone."""
+
+    def _load_one_plugin(self, ep: Any, *arguments: Any) -> Any:
+        try:
+            return super()._load_one_plugin(ep, *arguments)
+        except (AssertionError, SystemExit) as error:
+            raise ImportError(f"its import ends with {describe_error(error)}") from error
+
+
 @functools.cache
 def load(group: str) -> Plugins:
     """Return the plug-ins of an entry point group, in name order."""
@@ -62,12 +72,7 @@ def load(group: str) -> Plugins:
 
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")
-    try:
-        manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
-            group, on_load_failure_callback=note_failure
-        )
-    except SystemExit as error:
-        raise PluginError(f"a {kind} of a plug-in calls sys.exit when it is imported") from error
+    manager = _Manager(group, on_load_failure_callback=note_failure)
     by_name: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for extension in sorted(manager, key=order):

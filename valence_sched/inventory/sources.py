@@ -93,7 +93,10 @@ class SourceReader:
             return
         read = plugins.load(plugins.DRIVERS).get(name)
         with plugins.plugin_errors(f"driver {name!r}: {path}"):
-            yield from read(path, self.config.input, self.diagnostics, dialects)
+            for record in read(path, self.config.input, self.diagnostics, dialects):
+                if not isinstance(record, recorded.Record):
+                    raise TypeError(f"found {type(record).__name__}, expected a Record")
+                yield record
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> "LiveReader":
         """Return the live reader; with ``raw``, its readings keep their documents in memory."""

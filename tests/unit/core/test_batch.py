@@ -13,7 +13,7 @@ from tests.unit.core.sites import quietly, sized
 from tests.unit.view.same import assert_same_view
 from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
-from valence_sched.core.batch import goes_by_cost, place
+from valence_sched.core.batch import goes_by_cost, place, schedule
 from valence_sched.core.evaluation import context_of
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.explain.report import decision_report, funnel_steps
@@ -272,6 +272,16 @@ class TestCountFits(unittest.TestCase):
                     self.assertEqual((("a", 3),), count_fits(engine_of(site), asked, 9).podms)
                 except SchedulerError as error:
                     self.fail(str(error))
+
+
+class TestSchedulerErrors(unittest.TestCase):
+    """A scheduler of another package that fails."""
+
+    def test_it_is_named(self):
+        site = view({"id": "a", "blocks": cpus(1)})
+        policy = msgspec.structs.replace(bound(), scheduler=lambda: None)
+        with self.assertRaisesRegex(PluginError, "^scheduler 'filter': AttributeError: 'NoneType'"):
+            schedule(context_of(site, request(CORES), policy))
 
 
 class TestCosts(unittest.TestCase):

@@ -30,6 +30,8 @@ alpha = odd_plugins:silent
 number = odd_plugins:number
 gone = odd_plugins:gone
 later = later_plugins:later
+exits = exits_plugins:f
+asserts = asserts_plugins:f
 twice = valence_sched.filters.capacity:capacity
 
 [valence_sched.others]
@@ -62,6 +64,8 @@ class TestLoad(unittest.TestCase):
         path = Path(folder.name)
         (path / "odd_plugins.py").write_text(MODULE + "\nPLUGIN_INTERFACE = 1\n")
         (path / "later_plugins.py").write_text(LATER)
+        (path / "exits_plugins.py").write_text("import sys; sys.exit(3)")
+        (path / "asserts_plugins.py").write_text("assert 1 > 2, 'too old'")
         install(path, "odd_plugins", ENTRIES)
         install(path, "more_plugins", SECOND)
         sys.path.insert(0, folder.name)
@@ -95,7 +99,14 @@ class TestLoad(unittest.TestCase):
         errors = self.found.load_errors
         self.assertEqual("odd_plugins:number is not a function", errors["number"])
         self.assertIn("gone", errors["gone"])
-        self.assertEqual(5, len(errors))
+        self.assertEqual(7, len(errors))
+
+    def test_an_import_that_exits_or_asserts_fails_alone(self):
+        errors = self.found.load_errors
+        self.assertEqual("ImportError: its import ends with SystemExit: 3", errors["exits"])
+        self.assertEqual(
+            "ImportError: its import ends with AssertionError: too old", errors["asserts"]
+        )
 
     def test_one_of_another_version_of_the_interface_is_refused(self):
         self.assertEqual("later_plugins:later is for interface 2, but valence-sched has 1: install "
