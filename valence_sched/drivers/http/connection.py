@@ -220,7 +220,7 @@ class Connection:
         self._received = 0
         self.url, self.root_uri = base_url(registration), ROOT
         self.host = host_and_path(self.url)[0]
-        self._ended = self._closing = False
+        self._ended = self._closing = self._is_timed = False
         self._ending, self._making = threading.Lock(), threading.Lock()
         cacert, self._proxies = registration.cacert, proxies_to(self.url)
         if cacert and not Path(cacert).exists():
@@ -235,6 +235,7 @@ class Connection:
         self.login = Login(self, registration, password)
 
     def __enter__(self) -> Connection:
+        self._is_timed = True  # a crawl instead has one thread that cuts all overdue readers
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -314,13 +315,20 @@ class Connection:
             if self._closing:
                 return
             self._ended = True
-            for transport in (self._sockets, self._sushy):
-                if transport is not None:
-                    transport.cut()
+            self._cut_transports()
+
+    def _cut_transports(self) -> None:
+        for transport in (self._sockets, self._sushy):
+            if transport is not None:
+                transport.cut()
+
+    def _cut_overdue(self) -> None:
+        if self.deadline.left_s <= 0:  # not if the answer came meanwhile, and another request began
+            self._cut_transports()
 
     def close(self) -> None:
         with self._ending:
-            self._ended = self._closing = True
+            self._ended = self._closing = self._is_timed = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self.login.log_out()
@@ -419,6 +427,11 @@ class Connection:
         self.requests += 1
         every = self._headers | (_JSON if data is not None else {}) | dict(headers or {})
         request = PodmRequest(method, uri, every, left_s * share, most, data)
+        # the timeout of a socket starts again with each byte
+        timer = threading.Timer(left_s, self._cut_overdue) if self._is_timed else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
         try:
             through_sushy = writes or self._proxies
             transport = self._sushy_transport() if through_sushy else self._plain_transport()
@@ -433,6 +446,9 @@ class Connection:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.error() from None
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 def enter_service(connection: Connection) -> Json:

@@ -5,7 +5,9 @@ import inspect
 import logging
 import re
 import socket
+import time
 import unittest
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -29,6 +31,14 @@ from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registration import Registration
 
 SYSTEMS, TASK = "/redfish/v1/Systems", "/redfish/v1/TaskService/TaskMonitors/1"
+
+
+def trickle(head, handler):
+    """Send a byte of a header or of a body at a time, until the client leaves."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + head)
+    while True:
+        handler.wfile.write(b" ")
+        time.sleep(0.05)
 
 
 class ConnectionTest(unittest.TestCase):
@@ -76,9 +86,9 @@ class ConnectionTest(unittest.TestCase):
             handler.connection.shutdown(socket.SHUT_RDWR)
             return True
 
-        for act in (hang, cut):
+        for act in (hang, cut, partial(trickle, b"X: "), partial(trickle, b"\r\n")):
             connection = self.connect(on("Systems", act, "POST"), timeout_s=0.8)
-            with self.assertRaises(Unreachable) as caught:
+            with connection, self.assertRaises(Unreachable) as caught:
                 connection.write("POST", SYSTEMS, {})
             self.assertTrue(caught.exception.sent)
             self.assertEqual(1, self.sent("POST"))
