@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection to a service: sends requests, and raises the errors of the answers."""
 
+import contextlib
 import math
 import os
 import re
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPResponse
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
+from urllib3.connectionpool import HTTPConnectionPool
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
 from valence_sched.model import http
@@ -37,9 +42,46 @@ FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, Un
 Query = Mapping[str, Any]
 
 
+class TimedHead(HTTPResponse):
+    """An answer whose head arrives within the timeout of its socket, which starts at each byte."""
+
+    def __init__(self, sock: socket.socket, *words: Any, **options: Any) -> None:
+        super().__init__(sock, *words, **options)
+        self._sock = sock
+
+    def begin(self) -> None:
+        limit_s = self._sock.gettimeout() or threading.TIMEOUT_MAX
+        until = time.monotonic() + limit_s
+        timer = threading.Timer(limit_s, self._shut)
+        timer.start()
+        try:
+            super().begin()
+        finally:
+            timer.cancel()
+            if time.monotonic() >= until:
+                raise TimeoutError
+
+    def _shut(self) -> None:
+        with contextlib.suppress(OSError):  # already closed
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class TimedAdapter(HTTPAdapter):
+    """Its connections read answers as ``TimedHead``."""
+
+    def get_connection_with_tls_context(self, *words: Any, **options: Any) -> HTTPConnectionPool:
+        pool = super().get_connection_with_tls_context(*words, **options)
+        if "ConnectionCls" not in vars(pool):
+            timed = {"response_class": TimedHead}
+            pool.ConnectionCls = type("Timed", (type(pool).ConnectionCls,), timed)
+        return pool
+
+
 def new_session(url: str, verify: bool | str = True) -> requests.Session:
     """Return a session for a URL; it takes the proxy, but no login, from the environment."""
     session = requests.Session()
+    session.mount("https://", TimedAdapter())
+    session.mount("http://", TimedAdapter())
     session.proxies, session.trust_env = get_environ_proxies(url), False
     session.verify = (verify is True and http.default_authorities(os.environ)) or verify
     return session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
 from valence_sched.model.http import MALFORMED, default_authorities
 from valence_sched.model.zone_registry import KeystoneLogin, ZoneRegistration
-from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.connection import ServiceConnection, new_session
 from valence_sched.remote.scheduler import RemoteScheduler
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class KeystoneTokens:
         from keystoneauth1 import exceptions, session
 
         try:
-            opened = session.Session(verify=self._verify, timeout=self._timeout_s)
+            own = new_session(where)
+            opened = session.Session(session=own, verify=self._verify, timeout=self._timeout_s)
             found: str | None = plugin.get_token(opened)
         except exceptions.Unauthorized:
             text = f"{self._login.username!r} to project {self._login.project!r}"

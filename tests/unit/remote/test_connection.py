@@ -8,6 +8,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 import unittest
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -105,6 +106,22 @@ class TestTls(unittest.TestCase):
         ):
             with self.assertRaisesRegex(UsageError, words):
                 connection(environ | wrong)
+
+
+class TestSlow(unittest.TestCase):
+    def test_a_head_that_arrives_a_byte_at_a_time_is_late(self):
+        class Trickling(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+                while True:  # until the client leaves
+                    self.wfile.write(b"a")
+                    time.sleep(0.05)
+
+        server = LoopbackServer(Trickling)
+        server.start()
+        self.addCleanup(server.close)
+        with self.assertRaisesRegex(ServiceError, "does not answer in time: the request may"):
+            ServiceConnection(server.url, timeout_s=0.3).ask("GET", "podms")
 
 
 class TestHeaders(unittest.TestCase):

@@ -430,7 +430,6 @@ class Connection:
         # the timeout of a socket starts again with each byte
         timer = threading.Timer(left_s, self._cut_overdue) if self._is_timed else None
         if timer is not None:
-            timer.daemon = True
             timer.start()
         try:
             through_sushy = writes or self._proxies
