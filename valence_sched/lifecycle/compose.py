@@ -109,8 +109,7 @@ class NodeComposer:
         if node.state != "COMPOSED":
             text = f"node {node.id} is being changed: wait for it"
             raise errors.ClaimState(f"{text}, or run podm claim reap after the change expires")
-        unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
-        with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
+        with self.store.effects.change("node", node.id, None, f"of {node.podm} is deleted"):
             freed = self._remove(node)
         with contextlib.suppress(errors.SchedulerError):  # after an error, a reading corrects it
             self.store.note_removal(node.podm, node.uri, freed)
@@ -122,6 +121,8 @@ class NodeComposer:
         connecting = awaiting(self.progress, subject, "connecting")
         with connecting, connected(self.connect, node) as composer:
             changes = composer.may_change(wanted, node.uri)
+            unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
+            self.store.effects.note("node", node.id, unsure)
             watch = functools.partial(self.progress.begin, subject)
             result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")

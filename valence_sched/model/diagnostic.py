@@ -203,10 +203,14 @@ class EffectLog:
         self._refused.clear()
 
     @contextlib.contextmanager
-    def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Record the change made by a ``with`` block; if it is refused, restore the old state."""
+    def change(self, kind: str, id_: str, begun: str | None, done: str) -> Iterator[None]:
+        """Record the change made by a ``with`` block; if it is refused, restore the old state.
+
+        Without ``begun``, the block notes the state when its change begins.
+        """
         before = self._states.get((kind, id_))
-        self.note(kind, id_, begun)
+        if begun is not None:
+            self.note(kind, id_, begun)
         try:
             yield
         except SchedulerError as error:
