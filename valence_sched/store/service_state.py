@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
-from valence_sched.model.diagnostic import AUDIT_LINES, AuditLine, AuditQuery
+from valence_sched.model.diagnostic import AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.database import Stored, transaction
 from valence_sched.store.document import one_readable
@@ -72,16 +72,20 @@ class Audit(Stored):
 
     @transaction("recording a change", write=True)
     def add(
-        self, connection: sa.Connection, lines: Sequence[AuditLine], most: int = AUDIT_LINES
+        self, connection: sa.Connection, lines: Sequence[AuditLine], most: int | None = None
     ) -> None:
-        """Store lines with the time of the database, and keep at least the last ``most``."""
+        """Store lines with the time of the database, and keep at least the last ``most``, or all.
+
+        Only a service knows how many lines to keep. Numbers of lines have gaps.
+        """
         for line in map(asdict, lines):
             row = {name: line[name] and line[name][:size] for name, size in _TEXTS.items()}
             insert = sa.insert(tables.audit).values(**row, at=now())
             key = connection.execute(insert).inserted_primary_key
-            number = int(key[0]) if key else 0
-            if number % TRIM == 0:
-                connection.execute(sa.delete(tables.audit).where(_audit.number <= number - most))
+            if most is not None and key and int(key[0]) % TRIM == 0:
+                query = sa.select(_audit.number).order_by(_audit.number.desc())
+                if oldest := connection.scalar(query.offset(most).limit(1)):
+                    connection.execute(sa.delete(tables.audit).where(_audit.number <= oldest))
 
     @transaction("reading the audit")
     def newest(self, connection: sa.Connection, query: AuditQuery) -> Sequence[AuditLine]:

@@ -3,12 +3,13 @@
 
 import threading
 from functools import partial
+from unittest import mock
 
 import sqlalchemy as sa
 
 from tests.unit.store.engines import on_each_engine
 from valence_sched.model.diagnostic import AuditLine, AuditQuery
-from valence_sched.store import tables
+from valence_sched.store import service_state, tables
 from valence_sched.store.snapshot import LogPosition
 
 
@@ -192,6 +193,17 @@ class TestAudit:
         found = self.objects(limit=1000)
         self.assertEqual([str(399 - one) for one in range(len(found))], found)
         self.assertIn(len(found), range(200, 300))  # they are deleted in hundreds
+
+    @mock.patch.object(service_state, "TRIM", 1)
+    def test_commands_and_gaps_between_numbers_delete_no_line_that_is_kept(self):
+        audit = self.store().audit
+        audit.add([LINE(object=one) for one in "abc"])
+        number = tables.audit.c.number
+        self.execute(sa.update(tables.audit).values(number=number * 1000 - 10_000))
+        audit.add([LINE(object="d")])
+        self.assertEqual([*"dcba"], self.objects())
+        audit.add([LINE(object="e")], most=3)
+        self.assertEqual([*"edc"], self.objects())
 
     def test_long_texts_are_cut_and_all_others_are_as_they_were(self):
         audit = self.store().audit
