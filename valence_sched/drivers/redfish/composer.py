@@ -350,7 +350,7 @@ class RedfishComposer:
         body = methods.links_body(host.own) if host else None
         patience = self._patience()
         sent = composer.write(self._session, uri, body, patience, watch, is_undone, changes=True)
-        outcome = self._wait_until_stable(request, uri, watch, deleted=True)
+        outcome = self._wait_until_stable(request, uri, watch, sent, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
             read = map(self._reader.last_block, request.blocks)
@@ -433,7 +433,7 @@ class RedfishComposer:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)
         node = target if way.on_host else sent.node
-        outcome = self._wait_until_stable(request, node, watch, sent.lost, written)
+        outcome = self._wait_until_stable(request, node, watch, sent, written)
         if way.on_host and outcome.state == "absent":
             if sent.conflicts:
                 raise ClaimLost(f"{target}: {sent.reason.rstrip('.')}")
@@ -453,18 +453,20 @@ class RedfishComposer:
         request: CompositionRequest,
         node: str | None,
         watch: Watch,
-        lost: bool = False,
+        sent: SendResult,
         written: Written | None = None,
         *,
         deleted: bool = False,
     ) -> CompositionResult:
         """Read back until the state is stable: writes and links may take effect late."""
         patience, late, at = self._patience(), LATE_READS, node
-        options: Any = {"same_blocks": lost, "confirmed": written is not None, "deleted": deleted}
+        same = sent.lost and not deleted
+        options: Any = {"same_blocks": same, "confirmed": written is not None, "deleted": deleted}
+        before = ("composed", "left") if deleted else ("absent",)
         while True:
             outcome = self._reader.read_node(request, at, written=written, **options)
             is_open = outcome.state == "unknown" and bool(outcome.blocks)
-            is_open = is_open or (lost and outcome.state == "absent")
+            is_open = is_open or ((sent.lost or sent.succeeded) and outcome.state in before)
             if not (outcome.works or (late > 0 and is_open)) or not patience.pause():
                 return outcome
             late -= 1

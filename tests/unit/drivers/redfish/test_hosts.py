@@ -32,7 +32,7 @@ class TestServedHosts(unittest.TestCase):
     """Hosts of a served pod manager that composes nothing."""
 
     def test_a_node_is_its_host_with_the_blocks_attached_and_goes_without_the_host(self):
-        for fail in ((), ("if-match",), ("stale-tags",)):
+        for fail in ((), ("if-match",), ("stale-tags",), ("late-change:300",)):
             with self.subTest(fail), bench("fixed-hosts", *fail) as site:
                 self.assertIsNone(site.composer.refusal(EXAMPLE))
                 self.assertEqual([], site.composer.conflicts(EXAMPLE))
