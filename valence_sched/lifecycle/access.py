@@ -208,7 +208,7 @@ class PodmAccess:
         actions = []
         for action in self.reconciler(dry_run=dry_run).reconcile():
             actions.append(action)
-            if not dry_run:
+            if not (dry_run or action.done.startswith("unchanged")):
                 effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
         purged = self.store.purge(keep_s, dry_run=dry_run)
         reconciled = {action.id for action in actions}

@@ -36,10 +36,14 @@ Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
 class GuardedComposer:
-    """The ``reads`` of a composer, and after ``check`` the composer that changes hardware."""
+    """The ``reads`` of a composer, and after ``check`` the composer that changes hardware.
+
+    Once that composer was returned, the pod manager ``may_be_changed``.
+    """
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
         self.reads: ComposerReads = composer
+        self.may_be_changed = False
         self._composer, self._check = composer, check
 
     @property
@@ -56,6 +60,7 @@ class GuardedComposer:
             PodmError: the pod manager does not identify the hardware.
         """
         self._check(lambda: self._concerned(request, node))
+        self.may_be_changed = True
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:

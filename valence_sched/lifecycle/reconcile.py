@@ -16,7 +16,7 @@ from valence_sched.drivers.composer import AmountChange, amount_changer
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model import claim as nouns
-from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
+from valence_sched.model.diagnostic import RECONCILE_HINT, NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, Node, uri_tails
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.node_change import format_parts
@@ -73,12 +73,18 @@ class Reconciler:
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
-    def _composer(self, podm: str, subject: str) -> Iterator[GuardedComposer]:
+    def _composer(self, podm: str, kind: str, id_: str) -> Iterator[GuardedComposer]:
         """Connect to a pod manager; its errors, and those of the caller, are _Unchanged."""
         try:
-            waiting = awaiting(self.progress, f"{subject} on {podm}", "reconciling")
+            waiting = awaiting(self.progress, f"{kind} {id_} on {podm}", "reconciling")
             with waiting, self.connect(podm) as composer:
-                yield composer
+                try:
+                    yield composer
+                except KeyboardInterrupt:
+                    if composer.may_be_changed and not self.dry_run:
+                        text = f"may be changed on {podm}: {RECONCILE_HINT}"
+                        self.store.effects.note(kind, id_, text)
+                    raise
         except errors.SchedulerError as error:
             raise _Unchanged(podm, error) from None
 
@@ -86,7 +92,7 @@ class Reconciler:
         nodes: list[nouns.ComposedNode] = []
         remains: list[str] = []
         for part, allocation in nouns.node_allocations(claim):
-            with self._composer(part.podm, f"claim {claim.id}") as composer:
+            with self._composer(part.podm, "claim", claim.id) as composer:
                 result = self._find_result(composer, claim, part, allocation)
             if result.works:
                 return _done(f"unchanged: {part.podm} is still composing: {result.reason}")
@@ -120,7 +126,7 @@ class Reconciler:
         (node,) = nodes
         total = len(node.changing) + len(node.changing_amounts)
         attaches = claim.state == "ATTACHING"
-        with self._composer(node.podm, f"node {node.id}") as composer:
+        with self._composer(node.podm, "node", node.id) as composer:
             blocks = composer.reads.node_blocks(node.uri)
             if blocks is None:
                 return _done(f"unchanged: {node.uri} no longer exists")
@@ -174,7 +180,7 @@ class Reconciler:
             what = f"{format_parts(len(blocks), 0)} of node {node.id}"
             done = f"attached {what} again"
             if not self.dry_run:
-                with self._composer(node.podm, f"node {node.id}") as composer:
+                with self._composer(node.podm, "node", node.id) as composer:
                     changes = composer.may_change(nouns.request_from_node(node), node.uri)
                     found = changes.change(node.uri, blocks, (), lambda _state: None)
                 missing = [uri for uri in blocks if uri not in (found.blocks or ())]
@@ -191,7 +197,7 @@ class Reconciler:
 
     def _start(self, node: nouns.ComposedNode) -> str:
         """Start a node that a dead change has left off."""
-        with self._composer(node.podm, f"node {node.id}") as composer:
+        with self._composer(node.podm, "node", node.id) as composer:
             if not self.dry_run:
                 self._power_on(composer, node)
         return "started: it was shut down for a change"
@@ -234,7 +240,7 @@ class Reconciler:
     def _remove(
         self, podm: str, wanted: nouns.CompositionRequest, uri: str
     ) -> nouns.CompositionResult:
-        with self._composer(podm, f"node {wanted.name}") as composer:
+        with self._composer(podm, "node", wanted.name) as composer:
             return self._decompose(composer, wanted, uri)
 
     def _decompose(
@@ -314,7 +320,7 @@ class Reconciler:
         A host without its blocks may have them back soon, and stays recorded for ``LOST_S``.
         """
         since_s = LOST_S
-        with self._composer(node.podm, f"node {node.id}") as composer:
+        with self._composer(node.podm, "node", node.id) as composer:
             wanted = nouns.request_from_node(node)
             result = composer.reads.read_node(wanted, node.uri)
             if result.node is None and result.amounts:
@@ -343,7 +349,7 @@ class Reconciler:
         since_s = changes.note_lost(node.id, is_lost=bool(lost), dry_run=self.dry_run)
         if not lost:
             return None
-        with self._composer(node.podm, f"node {node.id}") as composer:
+        with self._composer(node.podm, "node", node.id) as composer:
             found = composer.reads.node_blocks(node.uri)
         if found is None or not set(lost).isdisjoint(found):
             done = f"unchanged: {names} missing in the reading, but part of the node"

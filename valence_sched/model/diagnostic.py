@@ -230,7 +230,8 @@ class EffectLog:
                 yield _STORED[kind].format(id_), code
         for (kind, id_), state in self._states.items():
             if kind in _STORED:
-                yield _STORED[kind].format(id_), "unsure" if state.startswith("may be") else "done"
+                unsure = state.startswith("may be") or RECONCILE_HINT in state
+                yield _STORED[kind].format(id_), Unverified.code if unsure else "done"
 
     def mark_named(self, text: str) -> None:
         for kind, id_ in list(self._states):

@@ -24,6 +24,7 @@ from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.errors import PodmError, UnknownName
 from valence_sched.lifecycle.access import PodmAccess
 from valence_sched.model.claim import ComposedNode, CompositionRequest, request_from_node
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.lifecycle import Preview
 from valence_sched.model.registration import Registration
 from valence_sched.store.database import PATIENCE_S
@@ -307,6 +308,13 @@ class TestWorkers(AccessCase):
             self.assertEqual(("n", "p"), (action.id, action.podm))
             self.assertEqual([("node n on p", "reconciling")], self.told)
             self.assertEqual(left, [node.id for node in self.store.nodes.list()])
+
+    def test_a_reap_has_an_effect_only_if_something_changed(self):
+        for answer, changed in ((UNKNOWN, False), (ABSENT, True)):
+            access, effects = self.access({"p": podm()}, Noting(read_node=answer)), EffectLog()
+            (action,) = access.reconcile(effects, dry_run=False, keep_s=1e9).actions
+            self.assertEqual((not changed, "n"), (action.done.startswith("unchanged"), action.id))
+            self.assertEqual([("nodes/n", "done")] * changed, [*effects.outcomes()])
 
     def test_a_stranger_is_named_with_what_to_do(self):
         with self.assertRaisesRegex(PodmError, r"^'x' is not registered .*\(podm create\)$"):

@@ -16,7 +16,7 @@ from valence_sched.errors import (
     UnknownName,
     Unverified,
 )
-from valence_sched.model.diagnostic import EffectLog
+from valence_sched.model.diagnostic import RECONCILE_HINT, EffectLog
 from valence_sched.model.http import Problem, error_of, problem_error, problem_of
 from valence_sched.model.inventory import to_json
 from valence_sched.service.visibility import visible_error
@@ -139,6 +139,17 @@ class TestEffectLog(unittest.TestCase):
         with self.assertRaises(ClaimLost), effects.change("node", "n", "may be gone", "is gone"):
             raise ClaimLost("other")
         self.assertEqual(["node n is composed"], effects.unnamed_lines())
+
+    def test_the_audit_tells_a_change_that_was_done_from_one_that_may_have_been(self):
+        effects = EffectLog()
+        for name, state in (
+            ("a", "is composed"),
+            ("b", f"is ATTACHING on p: {RECONCILE_HINT}"),
+            ("c", "may be marked"),
+        ):
+            effects.note("node", name, state)
+        outcomes = [("nodes/a", "done"), ("nodes/b", "unverified"), ("nodes/c", "unverified")]
+        self.assertEqual(outcomes, [*effects.outcomes()])
 
     def test_what_a_delivered_text_names_as_a_word_is_named(self):
         effects = EffectLog()
