@@ -366,7 +366,7 @@ class Claims:
     ) -> Sequence[Claim]:
         """Return claims, the oldest first, by state, and by pod manager and owner if given."""
         of = _claims.c
-        where = (of.state.in_(states), sa.true() if owner is None else of.owner == owner)
+        where = of.state.in_(states), tables.is_owned(of.owner, owner)
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
         return [claim for claim in claims if podm is None or podm in claim.podms]
 
@@ -386,9 +386,8 @@ class Claims:
         The other arguments are as for :meth:`list`. Only documents of these claims are read.
         """
         of, finder = _claims.c, claim_rows.finder
-        is_owned = sa.true() if owner is None else of.owner == owner
         is_here = sa.true() if podm is None else claim_rows.holds_of(connection, podm)
-        where = of.state.in_(states), is_owned, is_here
+        where = of.state.in_(states), tables.is_owned(of.owner, owner), is_here
         query = finder.select.where(*where).order_by(of.created_at.desc(), of.id)
         count = connection.scalar(sa.select(sa.func.count()).select_from(_claims).where(*where))
         return finder.run(connection, query.limit(most).offset(skip)), count or 0
@@ -486,7 +485,7 @@ class Nodes(Stored):
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
         is_here = sa.true() if podm is None else _node.podm_key == key_of(podm)
-        where = is_here, sa.true() if owner is None else claims.c.owner == owner
+        where = is_here, tables.is_owned(claims.c.owner, owner)
         order = (sa.func.coalesce(claims.c.created_at, 0.0).desc(), _node.id)
         query = sa.select(_node.id, _node.document).select_from(both).where(*where).order_by(*order)
         count = sa.select(sa.func.count()).select_from(both).where(*where)

@@ -146,6 +146,14 @@ def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
     return (values[first : first + size] for first in range(0, len(values), size))
 
 
+def is_owned(column: sa.Column[str], owner: str | None) -> sa.ColumnElement[bool]:
+    """Return whether a row belongs to an owner; None is any owner.
+
+    MariaDB and MySQL ignore spaces at the end of compared texts, hence the dot.
+    """
+    return sa.true() if owner is None else column + "." == f"{owner}."
+
+
 class statement_time(FunctionElement[float]):  # noqa: N801
     """Seconds since 1970 at the start of the statement: a constant, so indexes are used."""
 

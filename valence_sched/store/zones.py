@@ -131,7 +131,7 @@ class ZoneClaimRows(Stored):
     def list(
         self, states: Sequence[nouns.ZoneClaimState] = nouns.LIVE_STATES, owner: str | None = None
     ) -> Sequence[nouns.ZoneClaim]:
-        where = _of.state.in_(states), sa.true() if owner is None else _of.owner == owner
+        where = _of.state.in_(states), tables.is_owned(_of.owner, owner)
         return self._database.read(lambda c: _find(c, *where), "reading claims")
 
     def generation(self, group: str) -> int:
