@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import re
+import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,6 +92,13 @@ MYSQL_SESSION = (
     "set time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
     "sql_safe_updates = 0"
 )
+# Without these, the kernel waits for a host that is gone for a quarter of an hour, or for hours.
+IDLE_S, SILENT_MS = 15, 30_000
+# Options that a URL may override; ``read_timeout`` is for the login.
+TIMEOUTS = {
+    "postgresql": {"connect_timeout": 10, "keepalives_idle": IDLE_S, "tcp_user_timeout": SILENT_MS},
+    "mysql": {"connect_timeout": 10, "read_timeout": 10},
+}
 
 HINTS = {
     "full": "free space, then retry: the change was not written",
@@ -190,7 +198,7 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
-PATIENCE_S = 60.0  # seconds to wait for the database after a change of a pod manager
+PATIENCE_S = 60.0  # seconds to wait for the database, always after a change of a pod manager
 
 
 class WorkCounts:
@@ -361,7 +369,7 @@ class Database:
 
         StoreError for other failures, and after the last attempt or ``patience_s``.
         """
-        until, lost = self._clock() + self.patience_s, False
+        begun, lost = self._clock(), False
         for attempt in itertools.count(1):
             try:
                 return work()
@@ -369,8 +377,11 @@ class Database:
                 # after a duplicate key the next run finds the holder
                 conflict = write and isinstance(error, sa.exc.IntegrityError)
                 away, cut = is_unreachable(error), is_disconnect(error)
-                again = attempt < most and (conflict or cut or is_retryable(error))
-                if not (again or ((away or cut) and self._clock() < until)):
+                passed_s = self._clock() - begun
+                # a server that accepts connections may be silent in each attempt
+                soon = cut and passed_s < PATIENCE_S
+                again = attempt < most and (conflict or soon or is_retryable(error))
+                if not (again or ((away or cut) and passed_s < self.patience_s)):
                     problem = store_error(error, self.address, doing)
                     problem.uncertain = lost or (write and cut)
                     problem.away |= self.address.file is None and is_away(error)
@@ -428,10 +439,11 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     if address.engine == "sqlite":
         arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
     else:
-        arguments["connect_args"] = {"connect_timeout": 10}
         postgresql = address.engine == "postgresql"
         session = {"client_encoding": "utf8"} if postgresql else {"init_command": MYSQL_SESSION}
-        arguments["connect_args"] |= session
+        usual = TIMEOUTS["postgresql" if postgresql else "mysql"].items()
+        own = {name: limit for name, limit in usual if name not in url.query}
+        arguments["connect_args"] = own | session
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
         # the driver logs this besides raising its error
@@ -441,6 +453,17 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         engine = sa.create_engine(url, **arguments)
     except (*REFUSED_OPTIONS, sa.exc.ArgumentError) as error:
         raise _url_error(error, address) from None
+    if address.engine in ("mysql", "mariadb"):
+
+        def prepare_mysql(connection: Any, _record: Any) -> None:
+            if "read_timeout" not in url.query:
+                connection._read_timeout = None  # a statement may wait for a lock
+            with contextlib.suppress(OSError, AttributeError):  # a local socket, or another system
+                tcp = socket.IPPROTO_TCP
+                connection._sock.setsockopt(tcp, socket.TCP_KEEPIDLE, IDLE_S)
+                connection._sock.setsockopt(tcp, socket.TCP_USER_TIMEOUT, SILENT_MS)
+
+        sa.event.listen(engine, "connect", prepare_mysql)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
 

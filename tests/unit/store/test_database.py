@@ -2,6 +2,7 @@
 """The database of a store: its URL, its transactions, and its unavailability."""
 
 import logging
+import os
 import socket
 import sqlite3
 import unittest
@@ -169,6 +170,30 @@ class TestServerSettings:
                 self.assertEqual("+00:00", connection.scalar(sa.text("select @@time_zone")))
 
 
+@partial(on_each_engine, engines=["postgresql", "mysql"])
+class TestSilentServer:
+    """A server whose host is gone, or that accepts connections without a greeting."""
+
+    def test_it_is_given_up_within_a_minute_after_the_login(self):
+        for engine in (self.one._database.writer, self.one._database.reader):
+            with engine.connect() as connection:
+                driver = connection.connection.dbapi_connection
+                number = driver._sock.fileno() if self.engine == "mysql" else driver.fileno()
+                self.assertIsNone(getattr(driver, "_read_timeout", None), "a statement may wait")
+                with socket.socket(fileno=os.dup(number)) as copy:
+                    ends_ms = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                    self.assertEqual(30_000, ends_ms)
+                    self.assertEqual(15, copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE))
+
+    def test_a_port_without_a_greeting_is_a_store_error(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            limits = "connect_timeout=1" + "&read_timeout=1" * (self.engine == "mysql")
+            where = f"{self.engine}://u@127.0.0.1:{silent.getsockname()[1]}/n?{limits}"
+            database = Database(StoreUrl(where))
+            with self.assertRaisesRegex(StoreError, "check that the database runs"):
+                database.retry(database.writer.connect, "opening", most=1)
+
+
 @partial(on_each_engine, engines=["postgresql"])
 class TestServerEncoding:
     """An encoding that a server prefers."""
@@ -300,6 +325,8 @@ class TestAgain(unittest.TestCase):
         self.assertEqual((4, False), (met, problem.uncertain))
         problem, met = self.attempts(*[CUT] * 99, step_s=1.0, patience_s=60.0)
         self.assertEqual(60, met)
+        problem, met = self.attempts(*[CUT] * 99, step_s=10.0)
+        self.assertEqual(6, met, "each attempt was silent")
         full = failed("it is full", sqlite_errorcode=sqlite3.SQLITE_FULL)
         self.assertEqual(1, self.attempts(full, patience_s=60.0)[1])
 
