@@ -51,6 +51,8 @@ class StoreUrl:
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
         if self.engine == "sqlite" and (path := text.partition(":///")[2]):
+            if unknown := sorted(url.query.keys() - {"timeout"}):  # another file with uri=true
+                raise StoreError(f"sqlite has no option {unknown[0]!r}: use sqlite:///FILE")
             # some versions of SQLAlchemy do not do this
             url = url.set(database=unquote(path.partition("?")[0]))
         self.url: URL = url if "+" in url.drivername else url.set(drivername=driver)

@@ -569,6 +569,7 @@ class TestUrl(unittest.TestCase):
             ("oracle://db", "unknown database 'oracle': use sqlite, postgresql or mysql"),
             ("mysql://db", "the URL names no database: use mysql://HOST/NAME"),
             ("mariadb:///", "the URL names no database: use mariadb://HOST/NAME"),
+            ("sqlite:///file:a.db?uri=true", "sqlite has no option 'uri': use sqlite:///FILE"),
         ):  # fmt: skip
             with self.assertRaises(StoreError) as caught:
                 StoreUrl(url)
