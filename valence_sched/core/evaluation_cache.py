@@ -264,7 +264,7 @@ class Ledger:
     def uncached_view(self) -> View:
         if self._whole is None:
             self._whole = self._overlay.whole_window()
-        self._whole.forget_changes()
+        self._whole.invalidate_free()
         return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:

@@ -214,12 +214,10 @@ class View:
         return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
-        """Forget all sums of free amounts, because the counts behind them are about to change."""
+        """Forget all values that a node may change, such as sums of free amounts."""
         self._free_memo.clear()
 
-    def forget_changes(self) -> None:
-        """Forget all values that a node may change."""
-        self._free_memo.clear()
+    forget_changes = invalidate_free
 
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return the amount of ``need`` per row, in use or free; an unknown amount counts as 0."""

@@ -62,15 +62,12 @@ def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
 def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
     """Return the devices by their Redfish condition, None for a good condition."""
     groups = {name: getattr(devices, name) for name in Devices.__struct_fields__}
-    words = dict.fromkeys(one.condition for group in groups.values() for one in group)
-    if words.keys() <= {None}:
-        return {None: devices}
-
-    def in_condition(word: str | None) -> Devices:
-        same = {n: tuple(it for it in one if it.condition == word) for n, one in groups.items()}
-        return Devices(**same)
-
-    return {word: in_condition(word) for word in words}
+    found: dict[str | None, dict[str, tuple[Any, ...]]] = {}
+    for name, group in groups.items():
+        for one in group:
+            alike = found.setdefault(one.condition, {})
+            alike[name] = (*alike.get(name, ()), one)
+    return {word: Devices(**alike) for word, alike in found.items()}
 
 
 def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:

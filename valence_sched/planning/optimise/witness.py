@@ -119,21 +119,12 @@ class Witness:
         table = self.current_view.block_tables[self.view.podm_of[row]]
         if not all(table.slots[block] for block in blocks):
             return None
-        slots, amounts = [0] * len(table.slots), Counter[int]()
-        for block in blocks:
-            slots[block] = 1
-        for number, amount in grants:
-            amounts[number] += amount  # type: ignore[assignment]
-        stocks = tuple(
-            msgspec.structs.replace(stock, total=stock.used + amounts[number])
-            for number, stock in enumerate(table.stocks)
-        )
         counts = Counter(table.kinds[block] for block in blocks)
         kinds = np.array([*counts], dtype=np.int64)
         free = np.array([*counts.values()], dtype=np.float32)
         alone = replace(  # a View in which only the parts of the node are free
             self._rows[row],
-            block_tables=[msgspec.structs.replace(table, slots=slots, stocks=stocks)],
+            block_tables=[table.only(blocks, grants)],
             block_counts=block_kinds.BlockCounts(np.array([0, len(kinds)]), kinds, free, free),
         )
         fit = self.variants[variant].fitter.fit(alone, 0, self._spending)
