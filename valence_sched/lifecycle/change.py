@@ -41,7 +41,7 @@ from valence_sched.model.quota import block_charges, grant_charges
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.planning.node_change import ChangePlanner, ChosenParts, Decide
-from valence_sched.store.node_changes import ChangeRecord
+from valence_sched.store.node_changes import NO_RECORD, PENDING, ChangeRecord
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
 
@@ -92,10 +92,11 @@ class NodeChanger:
         """
         node, content = self.store.nodes.show(node_id), key_of(to_json(change).decode())
         if key is not None and key in node.changes:
-            if node.changes[key] != content:
+            if node.changes[key].removeprefix(PENDING) != content:
                 text = f"key {key!r} belongs to another change of node {node.id}"
                 raise errors.NameTaken(f"{text}: choose another key")
-            return NodeChangeResult(node=node, done=True)
+            if node.changes[key] == content:  # else it goes on, or waits for a reconciler
+                return NodeChangeResult(node=node, done=True)
         if change.before and set(change.before) != set(node.parts):
             text = f"node {node.id} was changed since the plan"
             raise errors.ClaimLost(f"{text}: plan the change again", node.podm)
@@ -352,7 +353,7 @@ class _Steps:
         done: list[_Done] = []
         for step in steps:
             try:
-                done.append(step(record if step is steps[-1] else ChangeRecord()))
+                done.append(step(record if step is steps[-1] else NO_RECORD))
             except errors.Unverified:
                 raise
             except (errors.SchedulerError, _Refused) as error:
@@ -395,7 +396,7 @@ class _Steps:
     def _attach(self, held: nouns.Claim, record: ChangeRecord) -> _Done:
         """Attach held blocks and amounts."""
         (share,) = held.parts[0].shares
-        self._start_attaching(held.id)
+        self._start_attaching(held.id, record)
         pairs = zip(self._move(True, share.blocks, share.grants), share.grants, strict=True)
         made = tuple(replace(of, uri=it.uri, amount=it.amount) for it, of in pairs)
         self._finish(record, made)
@@ -409,7 +410,7 @@ class _Steps:
         record: ChangeRecord,
     ) -> _Done:
         """Detach blocks and amounts; an undo claim then holds the blocks."""
-        self._start_detaching(blocks, amounts, undo_claim)
+        self._start_detaching(blocks, amounts, undo_claim, record)
         self._move(False, blocks, amounts)
         self._finish(record)
         return _Done(functools.partial(self._attach_again, undo_claim or "", blocks))
@@ -478,17 +479,21 @@ class _Steps:
             text = f"{self.node.podm}: node {self.node.id} {stays}: {reasons}"
             raise errors.Unverified(text) from error
 
-    def _start_attaching(self, held: str) -> None:
+    def _start_attaching(self, held: str, record: ChangeRecord = NO_RECORD) -> None:
         store = self.changer.store
-        store.node_changes.start_attaching(self.node.id, held, self.changer.ttl_s)
+        store.node_changes.start_attaching(self.node.id, held, self.changer.ttl_s, record)
         store.effects.forget("claim", held)
         self._begin("ATTACHING")
 
     def _start_detaching(
-        self, blocks: Sequence[str], amounts: Sequence[nouns.Grant], undo_claim: str | None = None
+        self,
+        blocks: Sequence[str],
+        amounts: Sequence[nouns.Grant],
+        undo_claim: str | None = None,
+        record: ChangeRecord = NO_RECORD,
     ) -> None:
         changes, ttl_s = self.changer.store.node_changes, self.changer.ttl_s
-        changes.start_detaching(self.node.id, blocks, ttl_s, amounts, undo_claim)
+        changes.start_detaching(self.node.id, blocks, ttl_s, amounts, undo_claim, record)
         self._begin("DETACHING")
 
     def _begin(self, state: nouns.State) -> None:

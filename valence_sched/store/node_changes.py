@@ -35,6 +35,9 @@ _claims, _blocks, _nodes = tables.claims, tables.claimed_blocks, tables.nodes
 _amounts = tables.claimed_amounts
 
 
+PENDING = "pending "  # prefix of the content of a change that has begun
+
+
 class ChangeRecord(NamedTuple):
     """What a finished change leaves in the record of a node: its key, flavor and marks."""
 
@@ -45,6 +48,12 @@ class ChangeRecord(NamedTuple):
     shrinkable: bool | None = None
     floor: str | None = None
     power_cycle: bool = False
+
+    def begun(self, node: ComposedNode) -> ComposedNode:
+        """Add the key, which a reconciler may have to keep; a repeated flavor changes nothing."""
+        if self.key is None or self.flavor is not None:
+            return node
+        return replace(node, changes={**node.changes, self.key: PENDING + self.content})
 
     def of(self, node: ComposedNode) -> ComposedNode:
         if self.key is not None:
@@ -57,6 +66,9 @@ class ChangeRecord(NamedTuple):
         return node
 
 
+NO_RECORD = ChangeRecord()
+
+
 class NodeChanges(Stored):
     """The changes of the nodes of a store; each method is one transaction.
 
@@ -65,7 +77,12 @@ class NodeChanges(Stored):
 
     @transaction("recording an intent to attach", write=True)
     def start_attaching(
-        self, connection: sa.Connection, node_id: str, held: str, ttl_s: float
+        self,
+        connection: sa.Connection,
+        node_id: str,
+        held: str,
+        ttl_s: float,
+        record: ChangeRecord = NO_RECORD,
     ) -> ComposedNode:
         """Move the holds of a held claim to the claim of a node that is not being changed.
 
@@ -98,7 +115,8 @@ class NodeChanges(Stored):
         blocks, grants = (*before.blocks, *share.blocks), (*before.grants, *share.grants)
         _rewrite(connection, claim, node, blocks, grants, charges)
         node = replace(node, changing=share.blocks, changing_amounts=share.grants)
-        return _written(connection, replace(node, undo_claim=None) if is_undo else node)
+        node = record.begun(replace(node, undo_claim=None) if is_undo else node)
+        return _written(connection, node)
 
     @transaction("recording an intent to detach", write=True)
     def start_detaching(
@@ -109,6 +127,7 @@ class NodeChanges(Stored):
         ttl_s: float,
         amounts: Sequence[Grant] = (),
         undo_claim: str | None = None,
+        record: ChangeRecord = NO_RECORD,
     ) -> ComposedNode:
         """Hold blocks of a node that is not being changed, so that no claim gets them too early.
 
@@ -135,7 +154,7 @@ class NodeChanges(Stored):
         tables.log_changes(connection, [key_of(node.podm)])
         undo = undo_claim or node.undo_claim
         node = replace(node, changing=started[0], changing_amounts=started[1], undo_claim=undo)
-        return _written(connection, node)
+        return _written(connection, record.begun(node))
 
     def finish(
         self, node_id: str, record: ChangeRecord, made: Sequence[Grant] = ()
@@ -177,7 +196,7 @@ class NodeChanges(Stored):
             node = replace(node, amounts=every, grants=grants)
             if claim.state == "ATTACHING":
                 node = replace(node, undo_claim=None)
-            return _written(connection, record.of(node))
+            return _written(connection, record.of(_ended(node, is_done=True)))
 
         patient = self._database.patient()
         node = patient.write(work, "recording a changed node")
@@ -196,7 +215,7 @@ class NodeChanges(Stored):
         _end(connection, claim)
         undo = None if _is_undo_open(connection, node) else node.undo_claim
         node = replace(node, changing=(), changing_amounts=(), undo_claim=undo)
-        return _written(connection, node)
+        return _written(connection, _ended(node, is_done=False))
 
     def end_undo(self, claim_id: str, note: str) -> None:
         """Free the blocks of an undo claim, which need not be attached again."""
@@ -417,6 +436,12 @@ def _less(grants: Sequence[Grant], some: Sequence[Grant]) -> tuple[Grant, ...]:
 
 def _without(blocks: Sequence[str], some: Sequence[str]) -> tuple[str, ...]:
     return tuple(uri for uri in blocks if uri not in some)
+
+
+def _ended(node: ComposedNode, *, is_done: bool) -> ComposedNode:
+    """Keep the key of the ended change if it was done."""
+    kept = [it for it in node.changes.items() if is_done or not it[1].startswith(PENDING)]
+    return replace(node, changes={key: content.removeprefix(PENDING) for key, content in kept})
 
 
 def _written(connection: sa.Connection, node: ComposedNode) -> ComposedNode:

@@ -887,6 +887,24 @@ class TestUncertainty(ChangeCase):
         self.assertRegex(done, "detached 1 block and 1 amount")
         self.assert_consistent()
 
+    def test_a_key_changes_the_node_once_wherever_its_process_died(self):
+        for verb, blocks in (("attach", 5), ("detach", 3)):
+            change = msgspec.convert({verb: {"accelerators": [{}]}}, NodeChange)
+            for point in range(1, 7):
+                self.doCleanups()
+                self.setUp()
+                self.change(ATTACH)
+                self.points, self.die_at = [], point
+                with contextlib.suppress(Died):
+                    self.change(change, key="k")
+                with self.subTest(verb, point=self.points[-1]):
+                    self.die_at, self.manager.dead = None, False
+                    self.reap()
+                    for _ in range(2):
+                        self.assertTrue(self.change(change, key="k").done)
+                        self.assertEqual(blocks, len(self.manager.blocks))
+                    self.assert_consistent()
+
     def test_a_process_may_die_at_any_point(self):
         amounts = msgspec.structs.replace(BOTH, detach_amounts=("1",))
         for slots, swap, before, after, points in (
