@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from valence_sched.drivers import dialect
-from valence_sched.drivers.composer import Composer, Session
+from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import dialect_of_driver, root_identity, service_identity
 from valence_sched.drivers.fields import NO_NOTES, Json
@@ -23,7 +23,7 @@ class ConnectedPodm(NamedTuple):
     """The composer and the session of one pod manager after the login."""
 
     composer: Composer
-    session: Session
+    session: HttpSession
 
 
 @contextlib.contextmanager

@@ -23,11 +23,13 @@ class HttpSession:
 
     Each request has its own ``timeout_s``, so that time remains to read back after a lost write.
     ``root`` is the service root from the login. A PATCH or DELETE has the ETag of the last read.
+    ``written`` are the targets of the writes, from before each is sent.
     """
 
     connection: Connection
     timeout_s: float = 30.0
     root: Json | None = None
+    written: set[str] = field(default_factory=set)
     _etags: dict[str, str] = field(default_factory=dict)
     _refused: set[tuple[str, str]] = field(default_factory=set)
     _required: set[str] = field(default_factory=set)
@@ -60,6 +62,7 @@ class HttpSession:
         if etag is not None and (uri, etag) not in self._refused:
             wanted = etag
         headers = {"If-Match": wanted} if wanted else {}
+        self.written.add(uri)
         reply = self._exchange(uri, lambda: self.connection.write(method, uri, body, headers))
         if reply.status < 300:
             self._etags.pop(uri, None)

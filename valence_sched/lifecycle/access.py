@@ -116,7 +116,7 @@ class PodmAccess:
                 url, session = target.registered.url, podm.session
                 self.guard.check(name, url, lambda: read_hardware(session, *concerned()))
 
-            yield GuardedComposer(podm.composer, check)
+            yield GuardedComposer(podm.composer, check, podm.session.written)
 
     def read(self, name: str) -> FullPodm | None:
         """Read a pod manager; return None unless the same service answers."""

@@ -121,10 +121,13 @@ class NodeComposer:
         connecting = awaiting(self.progress, subject, "connecting")
         with connecting, connected(self.connect, node) as composer:
             changes = composer.may_change(wanted, node.uri)
-            unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
-            self.store.effects.note("node", node.id, unsure)
             watch = functools.partial(self.progress.begin, subject)
-            result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
+            try:
+                result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
+            finally:
+                if composer.written:
+                    unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
+                    self.store.effects.note("node", node.id, unsure)
         self.checkpoint("removed")
         if result.state != "absent":
             hint = "check the pod manager, then try again"

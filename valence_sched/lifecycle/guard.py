@@ -9,7 +9,7 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -38,12 +38,17 @@ Check = Callable[[Callable[[], ConcernedParts]], None]
 class GuardedComposer:
     """The ``reads`` of a composer, and after ``check`` the composer that changes hardware.
 
-    Once that composer was returned, the pod manager ``may_be_changed``.
+    ``written`` has an item if it has sent a write to the pod manager.
     """
 
-    def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
+    def __init__(
+        self,
+        composer: Composer,
+        check: Check = lambda _concerned: None,
+        written: Collection[str] = ("unknown",),
+    ) -> None:
         self.reads: ComposerReads = composer
-        self.may_be_changed = False
+        self.written = written
         self._composer, self._check = composer, check
 
     @property
@@ -60,7 +65,6 @@ class GuardedComposer:
             PodmError: the pod manager does not identify the hardware.
         """
         self._check(lambda: self._concerned(request, node))
-        self.may_be_changed = True
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:

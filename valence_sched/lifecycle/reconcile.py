@@ -81,7 +81,7 @@ class Reconciler:
                 try:
                     yield composer
                 except KeyboardInterrupt:
-                    if composer.may_be_changed and not self.dry_run:
+                    if composer.written:
                         text = f"may be changed on {podm}: {RECONCILE_HINT}"
                         self.store.effects.note(kind, id_, text)
                     raise

@@ -214,10 +214,10 @@ class EffectLog:
         try:
             yield
         except SchedulerError as error:
+            self._refused[kind, id_] = error.code
             lost = isinstance(error, StoreError) and error.uncertain
             if not lost and not isinstance(error, Unverified):
                 self.forget(kind, id_)
-                self._refused[kind, id_] = error.code
                 if before is not None:
                     self.note(kind, id_, before)
             raise

@@ -52,6 +52,7 @@ class Scripted:
     def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
         self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
         self.calls = []
+        self.written = {URI}
         self.checks = []  # the request and the node of each check before a change
 
     def node_blocks(self, _node):

@@ -70,7 +70,7 @@ class Site:
     def connect(self, name: str):
         dialects = plugins.InstalledPlugins(plugins.DIALECTS)
         with connect(self.target(name), dialects, 20, PATIENCE_S) as podm:
-            yield GuardedComposer(podm.composer)
+            yield GuardedComposer(podm.composer, written=podm.session.written)
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name

@@ -12,6 +12,7 @@ from tests.unit.trees import tree
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
+from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.reconcile import Reconciler
@@ -51,7 +52,7 @@ class TestReaping(unittest.TestCase):
             self.assertEqual([], here.store.claims.list())
 
     def test_an_interrupt_names_the_claim_only_during_a_change(self):
-        for name, names_it in (("read_node", False), ("remove", True)):
+        for owner, name in ((RedfishComposer, "read_node"), (Connection, "write")):
             with self.subTest(name), site("failed-node") as here:
                 claim = here.claim(request())
                 here.store.claims.start_composing(claim.id, 0.001)
@@ -59,13 +60,13 @@ class TestReaping(unittest.TestCase):
                 wanted = composition_request(claim, part.shares[0], None)
                 with here.connect(part.podm) as hands:
                     hands.may_change(wanted).compose(wanted, lambda _state: None)
-                stopped = mock.patch.object(RedfishComposer, name, side_effect=KeyboardInterrupt)
+                stopped = mock.patch.object(owner, name, side_effect=KeyboardInterrupt)
                 time.sleep(0.05)
                 with stopped, self.assertRaises(KeyboardInterrupt):
                     list(here.reconciler.reconcile())
                 lines = [f"claim {claim.id} may be changed on {part.podm}: {RECONCILE_HINT}"]
                 found = [one for one in here.store.effects.unnamed_lines() if "changed" in one]
-                self.assertEqual(lines * names_it, found)
+                self.assertEqual(lines * (name == "write"), found)
 
     def test_a_silent_pod_manager_leaves_everything_as_it_is(self):
         with site("die-after:1") as here:

@@ -148,7 +148,14 @@ class TestEffectLog(unittest.TestCase):
             ("c", "may be marked"),
         ):
             effects.note("node", name, state)
-        outcomes = [("nodes/a", "done"), ("nodes/b", "unverified"), ("nodes/c", "unverified")]
+        with self.assertRaises(Unverified), effects.change("node", "d", None, "is gone"):
+            raise Unverified("what is there?")
+        outcomes = [
+            ("nodes/d", "unverified"),
+            ("nodes/a", "done"),
+            ("nodes/b", "unverified"),
+            ("nodes/c", "unverified"),
+        ]
         self.assertEqual(outcomes, [*effects.outcomes()])
 
     def test_what_a_delivered_text_names_as_a_word_is_named(self):
