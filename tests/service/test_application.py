@@ -120,6 +120,9 @@ class TestBodies(ApplicationCase):
         for headers in ({}, {"Content-Type": "text/plain"}):
             result = self.call("POST", "/v1/reconciliations", headers=headers, body_bytes=b"")
             self.check_problem(result, 415, "http_415", "application/json")
+        headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+        result = self.call("POST", SELECT, headers=headers, body_bytes=b"{}")
+        self.check_problem(result, 400, "input_invalid")
         self.client = self.new_client(limits=Limits(body_bytes=1000))
         json_type = {"Content-Type": "application/json"}
         result = self.call("POST", SELECT, headers=json_type, body_bytes=b" " * 1001)

@@ -53,7 +53,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """
     data = _bounded(req, most)
     # also required for an empty body: pages of other sites cannot send this type (CSRF)
-    if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
+    if (req.content_type or "").partition(";")[0].strip().lower() != falcon.MEDIA_JSON:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)
     data = data or b"{}"
