@@ -7,6 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -62,6 +63,26 @@ def _verb(
     return verb
 
 
+def _file_watch(file: Path) -> Callable[[Database], None]:
+    """Return a watch that raises StoreError once a file is deleted, or replaced by another one."""
+
+    def number() -> int:
+        with contextlib.suppress(OSError):
+            return file.stat().st_ino
+        return 0
+
+    opened = number()
+
+    def watch(_database: Database) -> None:
+        if number() != opened:
+            text = "the file was replaced or deleted while in use"
+            raise StoreError(
+                f"{file}: {text}: stop all programs that use it, then start them again"
+            )
+
+    return watch
+
+
 class Store(Stored):
     """A store, open from the start; a context manager that closes its connections.
 
@@ -94,7 +115,8 @@ class Store(Stored):
         self.dispatches = Dispatches(self._database)
         try:
             schema.prepare(self._database)
-            if self._database.address.file is not None:
+            if (file := self._database.address.file) is not None:
+                self._database.watches.append(_file_watch(file))
                 clocks = watch or expiry.ClockWatch(remark)
                 clocks(self._database)
                 self._database.watches.append(clocks)

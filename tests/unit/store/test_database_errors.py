@@ -2,6 +2,7 @@
 """Errors of engines, and answers that are lost."""
 
 import itertools
+import shutil
 import sqlite3
 import threading
 import unittest
@@ -131,6 +132,25 @@ class TestFull(StoreCase):
         self.assertEqual(
             "postgresql://h/n: claiming: could not extend file: No space left on device (free "
             "space, then retry: the change was not written)", line)  # fmt: skip
+
+
+class TestReplaced(StoreCase):
+    """Another file in the place of an open store: two programs would each hold the same block."""
+
+    def test_what_is_read_and_written_there_is_refused(self):
+        file = self.one._database.address.file
+        generation = self.one.remember(podm())
+        copy = file.rename(file.with_name("moved"))
+        for put_back in (lambda: None, lambda: shutil.copy(copy, file)):
+            put_back()
+            for act in (
+                lambda: self.one.claims.create([part("p", generation, "c0")]),
+                self.one.claims.list,
+                self.one.registry_count,
+            ):
+                with self.assertRaisesRegex(StoreError, "replaced or deleted while in use: stop"):
+                    act()
+        self.assertEqual([], self.store().claims.list())
 
 
 @on_each_engine
