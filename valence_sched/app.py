@@ -341,7 +341,7 @@ class App:
     def zone_file(self, file: str) -> zone_registry.RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
         folder = "" if file == "-" else os.path.dirname(file)
-        return zone_registry.parse_zone_file(self.config.read(file), files.shown_name(file), folder)
+        return zone_registry.parse_zone_file(*self.config.read(file), folder)
 
     def zoned_scheduler(
         self, selection: Selection, file: str, *, effects: EffectLog | None = None
@@ -524,7 +524,7 @@ class App:
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
         """Read written decisions and warnings, ``-`` for stdin; InputError or NewerSchema."""
-        return decision.parse_report(self.config.read_document(file), files.shown_name(file))
+        return decision.parse_report(*self.config.read_document(file))
 
     def write_plan(self, plan: Plan | NodeChangePlan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""
@@ -534,7 +534,7 @@ class App:
         """Read a plan, ``-`` for stdin; InputError if it was changed, or NewerSchema."""
         from valence_sched.model import node_change, plan
 
-        data, name = self.config.read_document(file), files.shown_name(file)
+        data, name = self.config.read_document(file)
         changes_node = codec.decode(data, codec.DocumentHead, name).schema == node_change.SCHEMA
         parse = node_change.parse_change_plan if changes_node else plan.parse_plan
         read, warnings = parse(data, name)

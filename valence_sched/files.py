@@ -163,7 +163,7 @@ def write_json(document: object, file: str) -> None:
         write(json_text(document, file))
 
 
-def json_text(document: object, file: str = "-") -> bytes:
+def json_text(document: object, file: str = "stdout") -> bytes:
     """Return a document as the indented JSON of a file; InputError for a value that JSON lacks."""
     try:
         return msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n"

@@ -116,6 +116,24 @@ class TestInventory(Bad):
     def test_an_empty_standard_input_is_refused(self):
         self.assertIn("stdin: found an empty file", self.unread("-"))
 
+    def test_errors_in_every_file_of_standard_input_name_it_alike(self):
+        schedule = ("podm", "schedule", "--inventory", str(ROOT / "examples" / "site.json"))
+        for words in (
+            (*schedule, "--flavor", "-"),
+            (*schedule, "--flavor", "small", "--flavor-file", "-"),
+            (*schedule, "--flavor", "small", "--policy-file", "-"),
+            (*schedule, "--request-file", "-"),
+            ("podm", "list", "--podm-file", "-"),
+            ("podm", "apply", "-"),
+            ("scheduler", "check", "-"),
+            ("scheduler", "explain", "-"),
+            ("scheduler", "whatif", "run", *schedule[2:], "--workload", "-"),
+        ):
+            with self.subTest(words):
+                done = run("valence-sched", *words, stdin=b'{"x": 1')
+                self.assertEqual(1, done.code)
+                self.assertRegex(done.err, "(?m)^stdin: ")
+
     def test_an_inventory_without_pod_managers_is_refused(self):
         file = self.write("none.json", inventory())
         self.assertEqual(

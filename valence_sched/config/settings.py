@@ -105,7 +105,7 @@ class Configuration:
         return policies
 
     def policies_in(self, path: str) -> list[Policy]:
-        return parsers.parse_policies(self.read(path), path)
+        return parsers.parse_policies(*self.read(path))
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built-in, of the user, of ``paths``; later ones override."""
@@ -124,8 +124,7 @@ class Configuration:
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may name other flavors by name or uuid."""
-        known = functools.partial(self.flavors, paths)
-        return self._parse_flavors(self.read(path), path, known)
+        return self._parse_flavors(*self.read(path), functools.partial(self.flavors, paths))
 
     def _parse_flavors(self, data: bytes, file: str, known: FlavorLookup) -> list[Flavor]:
         return parsers.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
@@ -137,7 +136,8 @@ class Configuration:
             flavors = self.flavors_in(reference, paths)
             if len(flavors) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
-                raise InputError(reference, "$", format_count(len(flavors), "flavor"), "one", hint)
+                name, found = files.shown_name(reference), format_count(len(flavors), "flavor")
+                raise InputError(name, "$", found, "one", hint)
             return flavors[0]
         by_name = self.flavors(paths)
         known = {one.uuid: one for one in by_name.values() if one.uuid} | by_name
@@ -171,26 +171,26 @@ class Configuration:
     ) -> list[Request]:
         """Return the requests of a file, each compiled with its flavor; InputError, UnknownName."""
         flavors = self.flavors(flavor_files)
+        data, name = self.read(path)
 
         def compiled(place: str, spec: nouns.RequestSpec | Request) -> Request:
             if isinstance(spec, Request):
                 return spec
             if spec.flavor is not None and spec.flavor not in flavors:
-                raise UnknownName("flavor", spec.flavor, flavors, f"{path}: {place}.flavor")
+                raise UnknownName("flavor", spec.flavor, flavors, f"{name}: {place}.flavor")
             try:
                 return self.compile_request(spec, flavors.get(spec.flavor or ""), near_maps)
             except (RequestError, UnknownName) as error:
-                raise error.at(f"{path}: {place}") from None
+                raise error.at(f"{name}: {place}") from None
 
-        parsed = parsers.parse_requests(self.read(path), path)
-        return [compiled(place, spec) for place, spec in parsed]
+        return [compiled(place, spec) for place, spec in parsers.parse_requests(data, name)]
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the settings of a message broker from a file; InputError if it is invalid."""
         from valence_sched.model import dispatch as nouns  # only for a broker
 
-        data = self.read(path)
-        return parsers.parse_settings(data, path, nouns.MessagingSettings, nouns.check_messaging)
+        check = nouns.check_messaging
+        return parsers.parse_settings(*self.read(path), nouns.MessagingSettings, check)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
         """Return the profile selected by name, environment or file, else an empty one."""
@@ -298,7 +298,8 @@ class Configuration:
             if (own := self.own_file(name)) is not None:
                 yield own, files.read(own)
         for path in paths:
-            yield path, self.read(path)
+            data, name = self.read(path)
+            yield name, data
 
     def user_file(self, name: str) -> Path:
         return user_folder("config", self.environ) / name
@@ -312,8 +313,8 @@ class Configuration:
 
     def read_stats(self, path: str) -> dict[str, Any]:
         """Return the report of a pod manager in a file; InputError if it is not an object."""
-        name = files.shown_name(path)
-        document = codec.load_yaml(self.read(path), name)
+        data, name = self.read(path)
+        document = codec.load_yaml(data, name)
         if not isinstance(document, dict):
             found = "an empty document" if document is None else type(document).__name__
             raise InputError(name, "$", found, "an object")
@@ -329,13 +330,15 @@ class Configuration:
     def origin(self, variable: str) -> str:
         return self.origins.get(variable, variable)
 
-    def read(self, path: str) -> bytes:
-        """Return the content of a file that people write, of limited size."""
-        return self.input.read(codec.MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
+    def read(self, path: str) -> tuple[bytes, str]:
+        """Return the content, of limited size, of a file that people write, and its shown name."""
+        limit = codec.MAX_HUMAN_BYTES + 1
+        data = self.input.read(limit) if path == "-" else files.read(path)
+        return data, files.shown_name(path)
 
-    def read_document(self, path: str) -> bytes:
-        """Return the content of a file that programs write; errors as for a document."""
-        return files.read_document(path, self.input)
+    def read_document(self, path: str) -> tuple[bytes, str]:
+        """Return the content and shown name of a file that programs write; errors as documents."""
+        return files.read_document(path, self.input), files.shown_name(path)
 
     @property
     def input(self) -> BinaryIO:

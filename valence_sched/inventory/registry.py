@@ -402,8 +402,8 @@ class Registry:
         registrations = self.registrations() if uses_state else []
         found = [Member(one, self.where, True) for one in registrations]
         for file in live.podm_files or filter(None, [self._config.own_file("podms.yaml")]):
-            podms = read_podms(self._config.read(file), file)
-            found += [Member(one, file, uses_state) for one in podms]
+            data, name = self._config.read(file)
+            found += [Member(one, name, uses_state) for one in read_podms(data, name)]
         if live.catalogue is not None:
             found = list(catalogue_members(live.catalogue, found))
         first: dict[str, str] = {}

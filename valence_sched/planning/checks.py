@@ -150,7 +150,7 @@ class Checker:
             self.record(file, now)
             return True, f"written to {file}"
         try:
-            recorded, _ = parse_report(self.config.read_document(file), file)
+            recorded, _ = parse_report(*self.config.read_document(file))
         except InputError as error:
             if os.path.exists(file):
                 raise

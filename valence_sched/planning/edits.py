@@ -423,7 +423,7 @@ class _Scenarios:
 
     def _document(self, file: str) -> ScenarioDocument:
         if file not in self._documents:
-            self._documents[file] = parse_scenarios(self._config.read(file), file)
+            self._documents[file] = parse_scenarios(*self._config.read(file))
         return self._documents[file]
 
     def _scenario(self, key: ScenarioKey) -> scenario.Scenario:

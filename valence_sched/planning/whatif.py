@@ -397,13 +397,13 @@ class WhatIf:
 
     def read_checks(self, file: str) -> list[Check]:
         """Read a file of expectations, ``-`` for standard input; InputError if it is invalid."""
-        checks, warnings = parse_checks(self._config.read(file), files.shown_name(file))
+        checks, warnings = parse_checks(*self._config.read(file))
         self._config.remarks += warnings
         return checks
 
     def read_replay(self, file: str) -> tuple[Replay, list[str]]:
         """Read a written replay, ``-`` for standard input; same errors and warnings as a report."""
-        return parse_replay(self._config.read_document(file), files.shown_name(file))
+        return parse_replay(*self._config.read_document(file))
 
     def workload(
         self,
@@ -421,7 +421,7 @@ class WhatIf:
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:
-            every |= parsers.parse_trace_columns(self._config.read(name), name)
+            every |= parsers.parse_trace_columns(*self._config.read(name))
         every |= columns
         return open_workload(file, self._config, every, sort=sort, near_maps=near_maps)
 

@@ -134,7 +134,7 @@ def open_workload(
     source = files.spooled(file, config.input)
     opened = functools.partial(files.decompressed, file, source)
     resolve = functools.partial(config.resolve_near, sources=near_maps)
-    return FileWorkload(file, opened, resolve, columns, sort)
+    return FileWorkload(files.shown_name(file), opened, resolve, columns, sort)
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
