@@ -218,6 +218,8 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
+    if status.value <= highs.HighsModelStatus.kPostsolveError.value:  # an error: nothing is proven
+        return Solution(None, -INFINITY, INFINITY, True)
     found = solver.getSolution()
     values = np.array(found.col_value)
     objective = -float(info.objective_function_value)

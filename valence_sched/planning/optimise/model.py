@@ -30,7 +30,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from valence_sched.core.fit.optimiser import ProgrammePart
+from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, ProgrammePart
 from valence_sched.core.fit.set_cover import connected, least_blocks, whole_units
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
@@ -82,7 +82,7 @@ class CoverFinder:
             sizes = [*sorted({size for (size,) in part.coverage}), part.demands[0]]
             most = -(-part.demands[0] // sizes[0])
             divide = all(large % small == 0 for small, large in itertools.pairwise(sizes))
-            if divide and all(cap >= most for _, cap in part.caps):
+            if divide and sizes[-1] <= LARGEST_TRUSTED and all(cap >= most for _, cap in part.caps):
                 found = msgspec.structs.replace(part, is_chain=True)
         if not found.is_chain and len(part.classes) <= MOST_CLASSES and self._left > 0:
             search = _CoverSearch(part, min(self._left, MOST_STATES))
@@ -113,8 +113,6 @@ class _CoverSearch:
 
     def _search(self, counts: Counts, missing: Counts) -> None:
         self.states += 1
-        if self.states > self.most_states:
-            return
         position = len(counts)
         if max(missing) <= 0:
             used = itertools.compress(self.part.coverage, counts)
@@ -133,6 +131,8 @@ class _CoverSearch:
         ]
         most = min([max([*helpful, 0]), *(rooms or [max(self.part.demands)])])
         for number in range(most, -1, -1):
+            if self.states > self.most_states:
+                return
             left = tuple(amount - number * size for amount, size in pairs)
             self._search((*counts, number), left)
 
@@ -330,8 +330,12 @@ class GroupModel:
             return msgspec.structs.replace(part, covers=tuple(covers)), columns
         columns = [add.column() for _ in part.classes]
         for line, demand in part.lines:
-            terms = [(one, float(size)) for one, size in zip(columns, line, strict=True) if size]
-            add.row([*terms, (nodes, -float(demand))], lower=0.0)
+            unit = -(-demand // LARGEST_TRUSTED)  # rounded up, a sum is never too small for a node
+            terms: Terms = [(nodes, -demand // unit)]
+            terms += [
+                (one, -(-size // unit)) for one, size in zip(columns, line, strict=True) if size
+            ]
+            add.row(terms, lower=0.0)
         for members, cap in part.caps if not part.is_chain else ():
             terms = [(columns[member], 1.0) for member in members]
             add.row([*terms, (nodes, -float(cap))], upper=0.0)

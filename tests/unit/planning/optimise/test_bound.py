@@ -230,6 +230,19 @@ class TestOneType(SolverCase):
         optimum = most_nodes(view({"id": "a", "blocks": blocks}), [NodeType.of(asked)])
         self.assertEqual([0, 1], sorted(node.variant for node in optimum.nodes))
 
+    def test_amounts_too_large_for_the_solver_leave_a_bound(self):
+        most = 10**15
+        sizes = (most, most // 2, most // 3 + 1, 7, 11)
+        blocks = [{"uri": f"m{n}", "devices": {"memory": [{"capacity_mib": size}]}}
+                  for n, size in enumerate(sizes)]  # fmt: skip
+        seen = view({"id": "a", "blocks": blocks})
+        for amount, placed in ((most, 1), (most - 1, 1), (most // 3 + 1, 3), (8, 4)):
+            with self.subTest(amount=amount):
+                optimum = most_nodes(seen, [node_type(need("memory", "capacity_mib", amount))])
+                self.assertEqual(placed, optimum.placed)
+                self.assertLessEqual(placed, optimum.bound)
+                self.assertLessEqual(optimum.bound, 4)
+
     def test_a_topology_constraint_leaves_a_bound(self):
         blocks = [gpu(f"g{n}", places={"switch": f"s{n % 3}"}) for n in range(6)]
         asked = request({"accelerators": [{"count": 2, "same": "switch"}]})
