@@ -282,7 +282,7 @@ class SiteCapacity:
     ) -> model.Capacity:
         """Return the number of nodes of a mix until a refusal, or until a podm has ``most``."""
         decider = self._decider
-        pairs = zip(requests, shares, strict=True)
+        pairs = zip(map(decider.seal, requests), shares, strict=True)
         mix = Mix(tuple(FlavorShare(one.needs, one.traits, share) for one, share in pairs))
         requests = [msgspec.structs.replace(one, mix=mix) for one in requests]  # room for this mix
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()

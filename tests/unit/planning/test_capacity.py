@@ -22,6 +22,7 @@ from valence_sched.core.policy import bind
 from valence_sched.errors import UsageError
 from valence_sched.model.capacity import MOST_PARTS, whole_shares
 from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.need import Toleration
 from valence_sched.model.policy import Budget, Pick
 from valence_sched.model.request import Request
 from valence_sched.planning import fit_counts
@@ -80,13 +81,16 @@ class TestOrder(SolverCase):
 
     def test_the_cores_beside_a_card_are_kept_for_the_mix_that_is_asked_for(self):
         # the best fit of the first node would use the cores beside the only card
-        blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 64, pools=["q"]), gpu("g", pools=["p"])]
-        podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
-        found = SiteCapacity(engine_of(podm)).mix_capacity(
-            [WEB, CARD], [1, 1], 99, explain=True, proven=True
-        )
-        self.assertEqual((2, 2, 2), (found.nodes, found.proven.bound, found.proven.found))
-        self.assertTrue(found.is_optimal)
+        card = replace(CARD, tolerations=(Toleration("team", value="x"),))
+        for taints in ([], ["team=x:NoPlace"]):
+            blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 64, pools=["q"]),
+                      gpu("g", pools=["p"], status={"taints": taints})]  # fmt: skip
+            podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
+            found = SiteCapacity(engine_of(podm)).mix_capacity(
+                [WEB, card], [1, 1], 99, explain=True, proven=True
+            )
+            self.assertEqual((2, 2, 2), (found.nodes, found.proven.bound, found.proven.found))
+            self.assertTrue(found.is_optimal)
 
 
 class TestExhaustion(unittest.TestCase):
