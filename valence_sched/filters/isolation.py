@@ -22,10 +22,7 @@ def isolation(view: View, request: Request, *, key: str = RESERVED_FOR) -> Itera
     if not view.memoise(("reserved", key), lambda: any(key in has for has in capabilities.values)):
         return
     owner = request.owner
-    holds = capabilities.where(lambda has: key not in has or owner in has[key])
-    have = Labels([_display(has.get(key)) for has in capabilities.values], capabilities.codes)
+    owners = [", ".join(filter(None, has.get(key, ()))) for has in capabilities.values]
+    holds = capabilities.where(lambda has: not any(has.get(key, ())) or owner in has[key])
+    have = Labels([f"for {one}" if one else "unreserved" for one in owners], capabilities.codes)
     yield Term("reserved", f"for {owner}" if owner else "unreserved", have, holds=holds)
-
-
-def _display(owners: tuple[str, ...] | None) -> str:
-    return f"for {', '.join(owners)}" if owners else "unreserved"

@@ -311,6 +311,14 @@ class TestIsolation(unittest.TestCase):
     def test_where_nothing_is_reserved_there_is_nothing_to_explain(self):
         self.assertEqual([], list(isolation.terms(view({"id": "a"}), Request())))
 
+    def test_a_capability_without_an_owner_reserves_nothing(self):
+        site = view(*({"id": str(names), "capabilities": {"reserved_for": names}}
+                      for names in ([], [""], ["", "physics"])))  # fmt: skip
+        (term,) = isolation.terms(site, Request(owner="biology"))
+        self.assertEqual([True, True, False], isolation(site, Request(owner="biology")).tolist())
+        shown = [term.have.values[code] for code in term.have.codes]
+        self.assertEqual(["unreserved", "unreserved", "for physics"], shown)
+
 
 class TestHealth(unittest.TestCase):
     """Health values of Redfish."""
