@@ -178,7 +178,8 @@ class TestWhole(ReportCase):
     def test_a_decision_is_explained_as_one_zone_explains_it(self):
         """With candidates, reasons, near misses and sensitivity."""
         for asked in (NODE, CARD, replace(NODE, count=3, alternates=1), replace(CARD, count=99),
-                      replace(NODE, count=99, min_count=1)):  # fmt: skip
+                      replace(NODE, count=99, min_count=1),
+                      replace(NODE, count=99, exclude_podms=("podm-0",))):  # fmt: skip
             found = self.top.select_destinations(asked, detail="report").report
             flat = self.flat.select_destinations(asked, detail="report").report
             with self.subTest(asked.flavor, count=asked.count):
@@ -192,6 +193,9 @@ class TestWhole(ReportCase):
                 )
                 self.assertEqual({path(one.podm) for one in theirs.nearest_misses},
                                  {one.podm for one in ours.nearest_misses})  # fmt: skip
+                kinds = [[(one.kind, bool(one.freeing)) for one in every.nearest_misses]
+                         for every in (theirs, ours)]  # fmt: skip
+                self.assertEqual(*kinds)
                 first, second = theirs.runner_up, ours.runner_up
                 expected = first and replace(first, podm=path(first.podm))
                 self.assertEqual(expected, second)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.core.explain.report import MOST_CANDIDATES, runner_up
-from valence_sched.core.explain.sensitivity import NOTES
+from valence_sched.core.explain.sensitivity import NOTES, misses_in_order
 from valence_sched.core.explain.verdicts import in_order
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
 from valence_sched.model import decision as nouns
@@ -174,7 +174,7 @@ def _explanation(
     return nouns.Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
         runner_up=runner_up(policy, candidates),
-        nearest_misses=tuple(
+        nearest_misses=misses_in_order(
             replace(miss, podm=paths.path(zone, miss.podm))
             for zone, explanation in below.items()
             for miss in explanation.nearest_misses

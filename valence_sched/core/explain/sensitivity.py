@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -371,6 +371,11 @@ MOST_NODES = 64  # nodes of each pod manager whose removal is tried
 MOST_FREED_FITS = 20_000  # fits tried for near misses
 
 
+def misses_in_order(misses: Iterable[NearMiss]) -> tuple[NearMiss, ...]:
+    """Return near misses: first those that a removal resolves, last those by policy."""
+    return tuple(sorted(misses, key=lambda one: (one.kind == "word", one.freeing is None)))
+
+
 @dataclass
 class NearMissSearch:
     """Searches for pod managers that a node nearly fits, and for a node whose removal makes room.
@@ -385,13 +390,11 @@ class NearMissSearch:
 
     def run(self) -> tuple[NearMiss, ...]:
         """Return near misses: those that one removal resolves come first, then by shortfall."""
-        hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
-        # a stable sort keeps the order by nearness
-        hardware.sort(key=lambda miss: miss.freeing is None)
+        misses = [*itertools.islice(self._by_hardware(), MOST_PODMS)]
         if self._fits >= MOST_FREED_FITS:
             tried = format_count(MOST_FREED_FITS, "pool")
             self.notes.append(f"near misses: the search ended after {tried}")
-        return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
+        return misses_in_order([*misses, *itertools.islice(self._by_policy(), MOST_PODMS)])
 
     def _by_hardware(self) -> Iterator[NearMiss]:
         view, evaluation = self.decision.batch.view, self.decision.batch.evaluation
@@ -405,14 +408,15 @@ class NearMissSearch:
             if amount := need.amount * need.count:
                 missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
         seen_podms = self._chosen_podms()
-        for row in rows[np.argsort(missing[rows], kind="stable")].tolist():
+        by_name = sorted(rows.tolist(), key=lambda row: view.podm(row).id)
+        for row in sorted(by_name, key=missing.tolist().__getitem__):
             podm = int(view.podm_of[row])
             if podm in seen_podms:
                 continue
             seen_podms.add(podm)
             if not self._takes_node(podm):
                 nodes = view.podms[podm].nodes
-                by_size = sorted(nodes, key=lambda node: len(node.blocks))[:MOST_NODES]
+                by_size = sorted(nodes, key=lambda node: (len(node.blocks), node.uri))[:MOST_NODES]
                 yield NearMiss(
                     podm=view.podms[podm].id,
                     pool=view.pools[row].id,
@@ -428,7 +432,8 @@ class NearMissSearch:
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins
-        for row in np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist():
+        rows = np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist()
+        for row in sorted(rows, key=lambda row: view.podm(row).id):
             podm = int(view.podm_of[row])
             name = filters[int(evaluation.verdicts[:, row].argmin())].name
             if podm in seen_podms or name in other_reasons or self._takes_node(podm):

@@ -247,6 +247,16 @@ class TestHardware(unittest.TestCase):
             ["pod-2", "near", "far"], [one.podm for one in near_misses_of(far, near, pod())]
         )
 
+    def test_the_order_of_the_inventory_does_not_matter(self):
+        nodes = [node("5", "c3", "g2"), node("7", "c2", "g2")]
+        equal = [pod(id=f"p{number}", nodes=nodes) for number in range(sensitivity.MOST_PODMS + 2)]
+        fitting = {"blocks": [cpu("c", 8), gpu("g", 2)], "enabled": False}
+        equal += [{"id": f"w{number}", **fitting} for number in range(sensitivity.MOST_PODMS + 2)]
+        turned = [{**one, "nodes": one.get("nodes", [])[::-1]} for one in equal[::-1]]
+        found = near_misses_of(*equal)
+        self.assertEqual(2 * sensitivity.MOST_PODMS, len(found))
+        self.assertEqual(found, near_misses_of(*turned))
+
     def test_a_podm_that_takes_the_node_misses_nothing(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
         self.assertEqual([], [one for one in near_misses_of(able) if one.podm == "able"])
