@@ -404,6 +404,15 @@ class TestResources(Case):
             done = run("valence-sched", *words)
             self.assertEqual((3, ""), (done.data["Free Stocks"]["licences"], done.err))
 
+    def test_a_pod_manager_without_blocks_lists_its_stocks(self):
+        stock = {"uri": "/d/1", "resource": "cxl_memory_mib", "unit": "MiB", "total": 4096}
+        podm = {"id": "a", "pools": [{"id": "all"}], "stocks": [{**stock, "pools": ["all"]}]}
+        content = {"schema": "valence-sched/inventory", "version": "1.0", "podms": [podm]}
+        path = self.write("stock.json", json.dumps(content))
+        words = ("podm", "list", "--inventory", path, "--long", "-f", "json")
+        (row,) = run("valence-sched", *words).data
+        self.assertEqual({"cxl_memory_mib": 4096.0}, row["Free Stocks"])
+
     def test_a_persons_own_file_counts_without_an_option(self):
         self.write("valence-sched/resources.yaml", SHORT)
         words = ("podm", "show", "--inventory", SITE, "mem-1", "-f", "json")

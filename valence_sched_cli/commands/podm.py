@@ -110,7 +110,8 @@ class ListPodm(base.PagedLister):
                 usable, of_total = not podm.unusable, not args.long
                 amounts |= output.hardware.free_cells(one.amounts, usable, of_total)
             amounts |= {"Pools": one.pool_count, "Nodes": len(podm.nodes)}
-            if podm.read_at is None and not any(one.amounts.blocks):  # never read, so unknown
+            known = any(one.amounts.blocks) or one.amounts.stocks
+            if podm.read_at is None and not known:  # never read, so unknown
                 amounts = dict.fromkeys(amounts)
             status = cells.Shown(podm.status, str if podm.enabled else lambda _: "disabled")
             row = {**_cells(podm), "Status": status, **amounts}

@@ -89,8 +89,11 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     """Return the names in the lists of each block that identify exactly one device.
 
     Firmware and simulators copy serial numbers. A name on devices of many blocks, or on several
-    devices of one list, is not trusted, unless exactly two devices have the name.
+    devices of one list, is not trusted, unless exactly two devices have the name. It is not trusted
+    either if the devices have different UUIDs or, in one list, different serial numbers: the GPUs
+    of a module may have its serial number.
     """
+    names_at: dict[str, Names] = {}
     blocks: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     uris: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     repeated: set[tuple[str, str, str]] = set()
@@ -100,12 +103,18 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
             each = {device.uri: names for device in named if (names := names_of(device))}
             counts = Counter(name for names in each.values() for name in names)
             repeated.update(name for name, count in counts.items() if count > 1)
+            names_at |= each
             for uri, names in each.items():
                 for name in names:
                     blocks[name].add(block)
                     uris[name].add(uri)
     copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
+    for name, of in uris.items():
+        for sort in ("UUID", "serial number") if name in repeated else ("UUID",):
+            stronger = [{it for it in names_at[uri] if it[1] == sort} for uri in of]
+            if len(of) > 1 and all(stronger) and len(set().union(*stronger)) == len(of):
+                copied.add(name)
     if copied:
         (kind, sort, text), others = min(copied), len(copied) - 1
         more = f"; the same for {format_count(others, 'other name')}" if others else ""

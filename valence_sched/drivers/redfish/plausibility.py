@@ -61,11 +61,12 @@ def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Devic
     """
     found: dict[str, Device] = {}
     listed = list(devices)
+    cards = sum(map(is_card, listed))
     for kind, summaries in ((_SUMMARISED_CPUS, system.cpus), (_SUMMARISED_MEMORY, system.ram)):
         parts = [it for it in listed if isinstance(it, kind.part) and not is_card(it)]
         for json in summaries:
             summary = system.part(kind.summary, json, kind.summary.__name__)
-            added = _reconciled(kind, summary, parts) if parts else [summary]
+            added = _reconciled(kind, summary, parts, cards) if parts else [summary]
             found |= {it.uri: it for it in added}
     return found
 
@@ -74,9 +75,15 @@ def is_card(device: Device) -> bool:
     return isinstance(device, _CPU) and device.kind != "cpu"
 
 
-def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
-    """Yield parts with their share of a summary, or the summary if all are absent, with a note."""
-    if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
+def _reconciled(
+    kind: _Summarised, summary: Device, parts: list[Device], cards: int
+) -> Iterator[Device]:
+    """Yield parts with their share of a summary, or the summary if all are absent, with a note.
+
+    The count of a summary may include the ``cards``.
+    """
+    counts = (None, len(parts), len(parts) + cards)
+    if isinstance(summary, schema.ProcessorSummary) and summary.count not in counts:
         listed = f"{format_count(len(parts), kind.noun)} listed (using the list)"
         summary.remark(f"found {summary.count}, but {listed}", schema.ProcessorSummary.count)
     total = plausible(summary, kind.total) if condition_of(summary).counts else None

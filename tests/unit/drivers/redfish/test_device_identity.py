@@ -292,6 +292,25 @@ class TestNames(Case):
         self.assertEqual([1, None], self.counts())
         self.assertTrue(self.noted("/d/1: found the serial number of", "one or two devices"))
 
+    def test_a_name_of_devices_that_differ_in_a_stronger_name_is_copied(self) -> None:
+        serial, name = {"SerialNumber": "K1"}, {"Identifiers": [{"DurableName": "N1"}]}
+        for common, each, counts in (
+            (serial, [{"UUID": "9f-1"}, {"UUID": "9f-2"}], [2]),
+            (serial, [{"UUID": "9f-1"}, {}], [1, None]),
+            (name, [{"SerialNumber": "K1"}, {"SerialNumber": "K2"}], [2]),
+        ):
+            with self.subTest(each):
+                self.setUp()
+                drives = [self.drive(f"/d/{i}", **common, **own) for i, own in enumerate(each)]
+                self.block("b", Drives=links(*drives))
+                self.assertEqual(counts, self.counts())
+                self.setUp()
+                for i, own in enumerate(each):
+                    self.block(f"{i}", Drives=links(self.drive(f"/d/{i}", **common, **own)))
+                several = all("UUID" in own for own in each)
+                self.assertEqual([[1], [1] if several else []],
+                                 [self.counts(block=it) for it in (0, 1)])  # fmt: skip
+
     def test_a_slot_of_several_members_of_one_list_identifies_none_of_them(self) -> None:
         place = {"PhysicalLocation": {"PartLocation": {"ServiceLabel": "Bay 3"}},
                  "Links": {"Chassis": {"@odata.id": f"{V}/C/1"}}}  # fmt: skip

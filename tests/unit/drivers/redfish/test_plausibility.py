@@ -168,6 +168,9 @@ class TestSummaries(Case):
     def test_gpus_in_the_list_of_processors_do_not_stand_for_cpus(self) -> None:
         gpu = {"ProcessorType": "GPU"}
         self.assertEqual([(2, 16)], self.cores([gpu], [], Count=2, CoreCount=32))
+        for count, noted in ((1, False), (2, True), (3, False)):  # without or with the GPUs
+            self.assertEqual([(1, 16)], self.cores([CPU, gpu, gpu], [], Count=count))
+            self.assertEqual(noted, self.noted("ProcessorSummary: Count"))
 
 
 class TestUnreadable(Case):
