@@ -223,8 +223,8 @@ def _best_by_anchor(
 
 def needs_anchor(request: Request) -> bool:
     """Return whether the domain value of the first node fixes the value of all other nodes."""
-    group, members = request.group, request.group_state.members
-    return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
+    group = request.group
+    return group is not None and not all(map(request.group_state.decides, group.affinity))
 
 
 def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContext:

@@ -106,6 +106,11 @@ class GroupState(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.members or self.owned or self.open)
 
+    def decides(self, domain: str) -> bool:
+        """Return whether exactly one value has the most members, as ``affinity`` requires it."""
+        counts = [*self.members.get(domain, {}).values()]
+        return counts.count(max(counts, default=0)) == 1
+
     def fewest_members(self, domain: str) -> int:
         counts = self.members.get(domain, {})
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)

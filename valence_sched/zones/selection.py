@@ -312,8 +312,8 @@ class ZoneSelection:
         group = self._request.group
         if group is None or not group.affinity:
             return False
-        members = self._group_answer(self._query).group_state.members
-        return not any(map(members.get, group.affinity))
+        state = self._group_answer(self._query).group_state
+        return not all(map(state.decides, group.affinity))
 
     def _ask(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
         answer = self._zone.offers(self._bounded(query))

@@ -82,6 +82,15 @@ class TestFounding(unittest.TestCase):
         asked = request(CORES, group=ZONE, count=2)
         self.assertEqual("nothing_fits", engine_of(*podms).select_destinations(asked).outcome)
 
+    def test_of_two_places_with_equally_many_nodes_one_that_holds_the_others_is_chosen(self):
+        for sizes, place in (([1, 0, 5, 0], "p2"), ([5, 0, 1, 0], "p0"), ([1, 0, 2, 0], None)):
+            podms = site([*sizes, 9])
+            for number in (0, 2):
+                podms[number]["nodes"] = [{"uri": "n", "group": "g"}]
+            asked = request(CORES, group=ZONE, count=3)
+            placements = engine_of(*podms).select_destinations(asked).placements
+            self.assertEqual([place] * 3 if place else [], [one.chosen.podm for one in placements])
+
     def test_the_tries_are_counted(self):
         most = MOST_ANCHORS
         podms = [{"id": f"p{n:02}", "zone": f"z{n:02}", "blocks": cpus(1)} for n in range(most + 9)]

@@ -159,6 +159,18 @@ class TestTree(unittest.TestCase):
             )
         self.assertEqual({}, selected.silent)
 
+    def test_a_group_leaves_the_smaller_of_two_places_with_equally_many_nodes(self):
+        podms = [{"id": f"podm-{size}", "zone": f"z{size}", "blocks": [cpu(f"c{n}", 8)
+                  for n in range(size)], "nodes": [{"uri": "n", "group": "web"}]}
+                 for size in (1, 3, 2)]  # fmt: skip
+        asked = Request(needs=(CORES,), count=3, group=Group(name="web", affinity=("zone",)))
+        flat = decider(podms)
+        (policy,) = (one for one in flat.policies() if one.name == "default")
+        for seed in range(4):
+            selection = ZoneSelection(tree(podms, Random(seed)), policy, flat.seal(asked))
+            nodes = selection.nodes().nodes
+            self.assertEqual(["podm-3"] * 3, [node.chosen.candidate.podm for node in nodes])
+
     @quietly(24)
     @given(st.integers(0, 2**32))
     def test_the_best_few_of_a_tree_are_those_of_a_flat_zone(self, seed):
