@@ -111,9 +111,11 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     for name, of in uris.items():
+        if len(of) == 1:
+            continue
         for sort in ("UUID", "serial number") if name in repeated else ("UUID",):
             stronger = [{it for it in names_at[uri] if it[1] == sort} for uri in of]
-            if len(of) > 1 and all(stronger) and len(set().union(*stronger)) == len(of):
+            if all(stronger) and len(set().union(*stronger)) == len(of):
                 copied.add(name)
     if copied:
         (kind, sort, text), others = min(copied), len(copied) - 1
