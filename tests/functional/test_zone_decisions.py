@@ -71,7 +71,7 @@ class TestZoneFile(Case):
                 done = run(OURS, *ask, text.replace("{}", "liquid"))
                 self.assertRegex(done.out, r"1 \| west/hall-2 \| gpu-north")
                 self.assertRegex(done.out, r"gpu-north +hall-1 .* chosen")
-                self.assertRegex(done.out, r"Nearest miss: +gpu-east is blocked only by \S+")
+                self.assertRegex(done.out, r"(?m)^ +gpu-east is blocked only by \S+")
                 self.assertNotIn("no pod manager reports", done.err)
                 done = run(OURS, *ask, text.replace("{}", "air"))
                 self.assertEqual(3, done.code)
