@@ -181,7 +181,13 @@ class Registry:
     @property
     def empty(self) -> bool:
         """Return whether the state does not exist yet; opening the store would create it."""
-        return self.file is not None and not self.file.exists()
+        if self.file is None:
+            return False
+        try:
+            self.file.stat()
+        except OSError as error:  # opening the store names any other error
+            return isinstance(error, FileNotFoundError)
+        return False
 
     @property
     def passwords(self) -> SecureFile:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import functools
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,8 @@ def _make_file(file: Path) -> None:
         try:
             os.close(os.open(os.path.realpath(file), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
-            if file.is_dir():
-                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+            if not stat.S_ISREG(file.stat().st_mode):
+                raise OSError("is not a regular file") from None
             if not os.access(file, os.R_OK | os.W_OK):
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
     except OSError as error:

@@ -220,10 +220,13 @@ class TestFile(StoreCase):
             self.store().load_podms()
 
     def test_a_place_that_is_none_is_one_line(self):
+        loop = self.folder / "loop"
+        loop.symlink_to(loop)
         for place, words in (
             ("/proc/no/store.db", "no such file"),
-            ("/dev/full", ""),
-            ("/usr", "is a dir"),
+            ("/dev/full", "is not a regular file"),
+            ("/usr", "is not a regular file"),
+            (str(loop), "too many levels of symbolic links"),
         ):
             with self.subTest(place), self.assertRaisesRegex(StoreError, f"^{place}.*{words}"):
                 self.store(f"sqlite:///{place}")
