@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from valence_sched.core.policy import BoundPolicy
-from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.request import Group, GroupState, Request, check_domain
 from valence_sched.view.view import Mask, View, domain_values
 
@@ -94,6 +94,16 @@ def with_group_state(
         open={rule.over: _values(eligible_podms, rule.over) for rule in spread},
     )
     return msgspec.structs.replace(request, group_state=state)
+
+
+def counts_member(request: Request, node: Node) -> bool:
+    """Return whether a node counts in the group of a request."""
+    group, owner = request.group, request.owner
+    return (
+        group is not None
+        and node.group == group.name
+        and (owner is None or node.owner is None or node.owner == owner)
+    )
 
 
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:

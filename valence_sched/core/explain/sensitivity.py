@@ -19,9 +19,16 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, goes_by_cost, needs_anchor, schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext, context_of, reevaluate, write_costs
+from valence_sched.core.evaluation import (
+    EvaluationContext,
+    context_of,
+    reevaluate,
+    reevaluate_group_state,
+    write_costs,
+)
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.group_state import counts_member, with_members
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import batch_lots
 from valence_sched.model.decision import NearMiss, NodeRemoval, PoolRef, Sensitivity, Shortfall
@@ -408,7 +415,7 @@ class NearMissSearch:
             if amount := need.amount * need.count:
                 missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
         seen_podms = self._chosen_podms()
-        by_name = sorted(rows.tolist(), key=lambda row: view.podm(row).id)
+        by_name = sorted(rows.tolist(), key=lambda row: (view.podm(row).id, view.pools[row].id))
         for row in sorted(by_name, key=missing.tolist().__getitem__):
             podm = int(view.podm_of[row])
             if podm in seen_podms:
@@ -433,7 +440,7 @@ class NearMissSearch:
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins
         rows = np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist()
-        for row in sorted(rows, key=lambda row: view.podm(row).id):
+        for row in sorted(rows, key=lambda row: (view.podm(row).id, view.pools[row].id)):
             podm = int(view.podm_of[row])
             name = filters[int(evaluation.verdicts[:, row].argmin())].name
             if podm in seen_podms or name in other_reasons or self._takes_node(podm):
@@ -477,6 +484,7 @@ class NearMissSearch:
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
         """Return the first of these nodes of a podm whose removal makes the next node fit."""
         context, batch = self.decision.context, self.decision.batch
+        request = batch.request
         first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))
         table = overlay.view.block_tables[0]
@@ -487,8 +495,12 @@ class NearMissSearch:
             undo = overlay.remove_node(0, blocks)
             view = overlay.view.window(0, last - first)
             part = batch.evaluation.select(slice(first, last)).copy()
-            reevaluate(view, context.request, context.bound, part)
-            for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
+            if counts_member(request, node):
+                fewer = with_members(batch.view, request, [first], -1)
+                reevaluate_group_state(view, fewer, context.bound, part)
+            reevaluate(view, request, context.bound, part)
+            passing = np.flatnonzero(part.cost != INFINITE_COST).tolist()
+            for row in sorted(passing, key=lambda row: view.pools[row].id):
                 if isinstance(context.fit(view, row), Fit):
                     name = node.name or uri_tail(node.uri)
                     return NodeRemoval(node=name, uri=node.uri, pool=view.pools[row].id)

@@ -52,10 +52,9 @@ class Verdicts:
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
         """Return every reason against each pool of a rejected podm, the nearest pool first."""
         fit_of, pools = self.decision.row_fit, self.view.pools
-        rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
         return tuple(
             PoolReasons(pool=pools[row].id, reasons=tuple(self._reasons(row, full=True)))
-            for row in rows
+            for row in self._by_nearness(podm)
             if not (self._passes[row] and fit_of(row) == "fits")
         )
 
@@ -85,8 +84,12 @@ class Verdicts:
 
     def furthest_row(self, podm: int) -> int:
         """Return the row of a podm's pool that passed the most filters before it was rejected."""
-        rows = self._rows(podm)
-        return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
+        return self._by_nearness(podm)[0]
+
+    def _by_nearness(self, podm: int) -> list[int]:
+        """Return the rows of a podm, the nearest first; the order of the inventory is ignored."""
+        nearness, pools = self._nearness, self.view.pools
+        return sorted(self._rows(podm), key=lambda row: (-nearness[row], pools[row].id))
 
     def _rows(self, podm: int) -> range:
         return range(self._bounds[podm], self._bounds[podm + 1])

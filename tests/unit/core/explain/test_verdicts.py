@@ -257,6 +257,31 @@ class TestHardware(unittest.TestCase):
         self.assertEqual(2 * sensitivity.MOST_PODMS, len(found))
         self.assertEqual(found, near_misses_of(*turned))
 
+    def test_the_order_of_equal_pools_does_not_matter(self):
+        pools = [{"id": name, "limits": {"Compute": {"max": 1}}} for name in ("p", "q", "r")]
+        blocks = [{**block, "pools": [pool["id"] for pool in pools]} for block in pod()["blocks"]]
+        found = [
+            explain(engine_of(pod(pools=some, blocks=blocks)).select_destinations(request(ASKED)))
+            for some in (pools, pools[::-1])
+        ]
+        self.assertEqual("p", found[0].nearest_misses[0].freeing.pool)
+        self.assertEqual(found[0].nearest_misses, found[1].nearest_misses)
+
+    def test_a_removed_node_no_longer_counts_in_its_group(self):
+        member, other = {"group": "g"}, {"id": "other", "blocks": []}
+        together = {"name": "g", "affinity": ["podm"]}
+        for words, members, is_enough in (
+            (member, 2, False), ({**member, "owner": "x"}, 2, False),
+            ({**member, "owner": "y"}, 1, True), ({}, 1, True),
+        ):  # fmt: skip
+            nodes = [{**node("6", "c3"), **member}, {**node("7", "c2", "g2"), **words}]
+            others = [{**node(f"{n}"), **member} for n in range(members)]
+            misses = near_misses_of(
+                pod(nodes=nodes), {**other, "nodes": others}, group=together, owner="x"
+            )
+            found = {one.podm: one.freeing is not None for one in misses}
+            self.assertEqual(is_enough, found["pod-2"], words)
+
     def test_a_podm_that_takes_the_node_misses_nothing(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
         self.assertEqual([], [one for one in near_misses_of(able) if one.podm == "able"])
