@@ -10,7 +10,7 @@ from unittest import mock
 from falcon import testing
 from msgspec.structs import replace
 
-from tests.service.application import EXAMPLE, SMALL
+from tests.service.application import EXAMPLE, SMALL, LivePodmsCase
 from tests.service.serving import await_reading, wait_for
 from tests.service.test_reader import FAST
 from tests.unit.store.engines import StoreCase
@@ -156,6 +156,26 @@ class TestOperations(unittest.TestCase):
         self.records.replace = note
         self.start(lambda: self.leave.wait(10), operations=beating)
         self.assertTrue(seen.wait(10))
+
+
+class TestAnotherRequest(LivePodmsCase):
+    names = ("general-1",)
+
+    def composed(self, body):
+        begun = self.call("POST", "/v1/nodes", body, headers={"Idempotency-Key": "k"})
+        self.assertEqual(202, begun.status_code, begun.text)
+        self.assertTrue(self.process.operations.wait(60))
+        return self.call("GET", begun.headers["location"]).json
+
+    def test_one_with_the_same_key_fails_alone(self):
+        first = self.composed(SMALL)
+        other = self.composed({"request": {"properties": {"processor": {"total_cores": 4}}}})
+        self.assertEqual(("failed", "name_taken"), (other["state"], other["problem"]["code"]))
+        self.assertEqual(first, self.call("GET", f"/v1/operations/{first['id']}").json)
+        again = self.composed(SMALL)
+        self.assertEqual((first["id"], "done"), (again["id"], again["state"]))
+        (node,), (same,) = first["result"]["nodes"], again["result"]["nodes"]
+        self.assertEqual(node["id"], same["id"])
 
 
 class ServerAway(StoreCase):

@@ -135,8 +135,11 @@ def operation(call: Call) -> nouns.Operation:
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
     user = call.user
     changed_name = f"nodes/{call.name()}" if "name" in call.path else None
-    key = call.key and "\0".join((call.key, *filter(None, [changed_name])))
-    begun = new_operation(kind, user.owner, key, to_json(call.body), user.consumer)
+    content = to_json(call.body)
+    # work that may be repeated compares its key itself: another body has an operation of its own
+    parts = call.key, changed_name, digest_of(content) if repeat else None
+    key = call.key and "\0".join(filter(None, parts))
+    begun = new_operation(kind, user.owner, key, content, user.consumer)
 
     def run() -> Any:
         changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
