@@ -381,7 +381,10 @@ def write(
         items = objects(found.get("Messages") or [])
         keys = {_key(one) for one in (*_items(found.get("error")), *items)}
         is_full = last.status == INSUFFICIENT_STORAGE or not keys.isdisjoint(_FULL_KEYS)
-        sent = SendResult(reason=why, lost=last.status in GATEWAY_STATUSES, conflicts=conflicts)
+        # without a document, the status may be that of the read, not that of the operation
+        is_unknown = reply.status == ACCEPTED and last.body is None
+        is_lost = is_unknown or last.status in GATEWAY_STATUSES
+        sent = SendResult(reason=why, lost=is_lost, conflicts=conflicts)
         return sent._replace(status=last.status, is_full=is_full)
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]

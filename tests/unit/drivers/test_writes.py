@@ -199,6 +199,16 @@ class TestAnswers(unittest.TestCase):
             self.assertEqual((True, f"the task monitor is gone (HTTP {code})", 0),
                              (sent.lost, sent.reason, sent.status))  # fmt: skip
 
+    def test_a_monitor_that_cannot_be_read_proves_nothing(self):
+        for code in (401, 403, 500, 507):
+            sent = self.write(Reply(202, {"Location": "/T/1"}, None), **{"/T/1": code})
+            self.assertEqual((True, code), (sent.lost, sent.status))
+        podm = StoredPodm({})
+        podm.on_post = lambda *_: Reply(202, {"Location": "/T/1"}, None)
+        podm.get = lambda _: Reply(507, {}, {"error": {"message": "no room"}})
+        sent = write(podm, "/S", {}, podm.patience(), podm.states.append)
+        self.assertEqual((True, "HTTP 507: no room"), (sent.refused, sent.reason))
+
     def test_a_state_of_another_type_ends_a_task(self):
         for state in (["Running"], {"State": "Running"}, 1, None):
             task = {"TaskState": state}
