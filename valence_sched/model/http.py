@@ -41,6 +41,7 @@ _MEMBERS: Mapping[type, Any] = {
     str: Annotated[str, Meta(max_length=1 << 13, pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\Z")],
 }
 MOST_MEMBERS = 32
+SERVICE_HINT = "is it a scheduler's service?"
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
@@ -110,13 +111,15 @@ def error_of(problem: Problem) -> SchedulerError:
     return error
 
 
-def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
-    """Return the error of an answer; ServiceError if the answer is not an error document."""
+def problem_error(
+    content: bytes, status: int, url: str, hint: str = SERVICE_HINT
+) -> SchedulerError:
+    """Return the error of an answer; ServiceError with a hint if it is not an error document."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = f"HTTP {status} without an error document"
-        return ServiceError(f"{url}: {found}: is it a scheduler's service?")
+        return ServiceError(f"{url}: {found}: {hint}")
     return error_of(problem)
 
 

@@ -21,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import LocationParseError, NewConnectionError, ProxyError
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
 from valence_sched.model import http
@@ -35,6 +36,8 @@ LEAST_TIMEOUT_S = 0.001
 #: The variables for the trusted authorities, and for the client certificate and its key.
 AUTHORITIES = "VALENCE_SCHED_CACERT"
 CERTIFICATE, KEY = "VALENCE_SCHED_CERT", "VALENCE_SCHED_KEY"
+CHECK_HINT = "check that the service runs and that the URL is right"
+MAY_BE_DONE = "the request may have been carried out"
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
 
 FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
@@ -171,7 +174,8 @@ class ServiceConnection:
             self._sends_token = True
             status, content, found = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
-            raise http.problem_error(content, status, where)
+            hint = http.SERVICE_HINT if method == "GET" or status < 500 else MAY_BE_DONE
+            raise http.problem_error(content, status, where, hint)
         return content, found
 
     def _send(
@@ -201,7 +205,7 @@ class ServiceConnection:
                 return answer.status_code, bounds.read(answer, where), answer.headers
         except FAILURES as error:
             with errors_at(self._variable):
-                raise ServiceError(f"{self.url}: {_reason(error)}") from None
+                raise ServiceError(f"{self.url}: {_reason(error, method)}") from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
         """Return a decoded answer; ServiceError if it is invalid."""
@@ -264,16 +268,25 @@ def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, 
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}
 
 
-def _reason(error: Exception) -> str:
+def is_unsent(error: Exception) -> bool:
+    """Return whether a request failed before a connection to the service existed."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    unsent = requests.ConnectTimeout, requests.exceptions.InvalidURL, LocationParseError
+    return isinstance(error, unsent) or isinstance(reason, NewConnectionError | ProxyError)
+
+
+def _reason(error: Exception, method: str) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return _tls_reason(error)
+    hint = CHECK_HINT if method == "GET" or is_unsent(error) else MAY_BE_DONE
     if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
-        return "the service does not answer in time: the request may have been carried out"
+        return f"the service does not answer in time: {hint}"
     if isinstance(error, requests.ConnectionError):
-        return "does not answer: check that the service runs and that the URL is right"
+        return f"does not answer: {hint}"
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         # some messages quote the received data
-        return http.foreign_phrase(http.ANSWER, describe_error(error))
+        what = http.foreign_phrase(http.ANSWER, describe_error(error))
+        return what if method == "GET" else f"{what}: {hint}"
     return describe_error(error)
 
 

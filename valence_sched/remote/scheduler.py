@@ -28,6 +28,8 @@ R = TypeVar("R")
 MOST_ANSWER_BYTES = 64 << 20  # bytes of the answer of a zone to one query
 MOST_INFO_BYTES = 1 << 20  # bytes of the info of a zone, which the zone above stores
 POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last one repeats
+MOST_LOST = 10  # checks of an operation without an answer, one after another
+_CHECK_HINT = "check and reconcile the claims and nodes"
 _signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
@@ -113,21 +115,26 @@ class RemoteScheduler(Scheduler):
         return zone.ZonedList(answer, silent)
 
     def _operate(self, operation: Operation, kind: type[R], most_s: float) -> R:
-        until, id_ = self._clock() + most_s, operation.id
+        until, id_, lost = self._clock() + most_s, operation.id, 0
         for pause_s in itertools.chain(POLL_S, itertools.repeat(POLL_S[-1])):
             if operation.state != "running":
                 break
             if self._clock() > until:
                 text = errors.one_line(f"operation {id_} is still running after {most_s:g} s", 200)
-                raise errors.Unverified(f"{text}: check and reconcile the claims and nodes")
+                raise errors.Unverified(f"{text}: {_CHECK_HINT}")
             self._sleep(pause_s)
-            content, _ = self._connection.ask("GET", *path_of("operations", id_))
-            operation = self._connection.decode(content, Operation)
+            try:
+                content, _ = self._connection.ask("GET", *path_of("operations", id_))
+                operation, lost = self._connection.decode(content, Operation), 0
+            except errors.SchedulerError as error:  # the operation may go on
+                if (lost := lost + 1) == MOST_LOST:
+                    text = errors.one_line(f"operation {id_} cannot be read: {error}", 300)
+                    raise errors.Unverified(f"{text}: {_CHECK_HINT}") from None
         if operation.problem is not None:
             raise http.error_of(operation.problem)
         if operation.state != "done":
             text = f"operation {id_} was interrupted with its process"
-            raise errors.Unverified(f"{text}: check and reconcile the claims and nodes")
+            raise errors.Unverified(f"{text}: {_CHECK_HINT}")
         return self._connection.decode(bytes(operation.result), kind)
 
     def decision(self, decision_id: str) -> Report | Reports:

@@ -120,8 +120,43 @@ class TestSlow(unittest.TestCase):
         server = LoopbackServer(Trickling)
         server.start()
         self.addCleanup(server.close)
-        with self.assertRaisesRegex(ServiceError, "does not answer in time: the request may"):
+        with self.assertRaisesRegex(ServiceError, "does not answer in time: check"):
             ServiceConnection(server.url, timeout_s=0.3).ask("GET", "podms")
+
+
+class TestLostAnswers(unittest.TestCase):
+    """A change without a readable answer may have been made, which is told."""
+
+    ANSWERS = (
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0\r\n",
+    )
+
+    def test_a_change_may_have_been_made_and_a_read_was_not(self):
+        listening = self.enterContext(socket.create_server(("127.0.0.1", 0)))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+        def run():
+            for answer in self.ANSWERS * 2:
+                with listening.accept()[0] as taken:
+                    taken.recv(1 << 16)
+                    taken.sendall(answer)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        for method in ("POST", "GET"):
+            for answer in self.ANSWERS:
+                with self.subTest((method, answer)), self.assertRaises(ServiceError) as caught:
+                    ServiceConnection(url, timeout_s=5).ask(method, "claims")
+                told = str(caught.exception).endswith(": the request may have been carried out")
+                self.assertEqual(method == "POST", told, caught.exception)
+        thread.join()
+        listening.close()
+        with self.assertRaisesRegex(ServiceError, "does not answer: check that the service runs"):
+            ServiceConnection(url).ask("POST", "claims")
 
 
 class TestHeaders(unittest.TestCase):

@@ -13,6 +13,7 @@ from tests.loopback import LoopbackServer
 from tests.unit.zones.http_zone import http_zone
 from valence_sched.errors import (
     IdentityUnavailable,
+    ServiceBusy,
     ServiceError,
     Unauthenticated,
     Unverified,
@@ -298,3 +299,22 @@ class TestOperations(unittest.TestCase):
         self.assertIsInstance(error, Unverified)
         self.assertIn("operation o is still running after 400 s", str(error))
         self.assertEqual(4, len(pauses))
+
+    def test_an_operation_whose_checks_fail_for_a_moment_is_followed_to_its_end(self):
+        """A restarted service or proxy ended the wait, and a composed node seemed to be refused."""
+        running = {"id": "o", "kind": "delete", "state": "running", "result": None}
+        begun, ended = ((json.dumps(running | {"state": it}).encode(), {})
+                        for it in ("running", "interrupted"))  # fmt: skip
+        child, lost = mock.Mock(), [ServiceError("down"), (b"<html>", {}), ServiceBusy("later")]
+        child.decode = ServiceConnection("http://child").decode
+        for answers, words in (
+            ([begun, *lost, begun, *lost, ended], "operation o was interrupted"),
+            (
+                [begun, *([ServiceError("down")] * 10)],
+                "operation o cannot be read: down: check and",
+            ),
+        ):
+            child.ask.side_effect = answers
+            (error,) = RemoteScheduler(child, lambda _: None).delete_nodes(["n"], wait_s=20.0)
+            self.assertIsInstance(error, Unverified)
+            self.assertIn(words, str(error))

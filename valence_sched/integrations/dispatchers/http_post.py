@@ -10,13 +10,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 import requests
-from urllib3.exceptions import LocationParseError, NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.model import http
 from valence_sched.model.dispatch import Order
 from valence_sched.model.podm_address import is_http_url
-from valence_sched.remote.connection import FAILURES, new_session
+from valence_sched.remote.connection import FAILURES, is_unsent, new_session
 
 PIECE_BYTES, MAX_BYTES = 1 << 16, 1 << 20
 NOT_AGAIN = "the order was not sent again"
@@ -105,8 +104,7 @@ def _failure(error: Exception, hint: str) -> str:
         what = f"its certificate is not trusted: {http.plain_text(cause)}"
         hint = http.failure_hint(cause, cacert="REQUESTS_CA_BUNDLE", cert="")
         return f"{what}: nothing was sent: {hint}"
-    unsent = requests.ConnectTimeout, requests.exceptions.InvalidURL, LocationParseError
-    if isinstance(error, unsent) or isinstance(reason, NewConnectionError):
+    if is_unsent(error):
         return "no connection, nothing was sent: check that it runs and that the URL is right"
     return f"{type(error).__name__}: {hint}"
 
