@@ -191,7 +191,7 @@ class TestCompose(Case):
             process = subprocess.Popen([BIN / OURS, "podm", *words], stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True, cwd=ROOT,
                                        env=environment())  # fmt: skip
-            while "COMPOSING" not in [row["State"] for row in here.rows("claim", "list")]:
+            while not here.podms["gpu-east"].traffic.writes:
                 self.assertIsNone(process.poll())
                 time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
