@@ -170,6 +170,8 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
         reason = _UNSENDABLE
     except model.http.MALFORMED as error:
         reason = f"its configuration or its answer is malformed ({describe_error(error)})"
+    except OSError as error:  # a file of certificates, of which keystoneauth tells nothing
+        reason = describe_error(error)
     cloud = _cloud_text(manager)
     hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
     raise CloudError(one_line(f"{cloud or 'no cloud'}: {reason}{hint}", 300))

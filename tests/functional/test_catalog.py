@@ -195,9 +195,17 @@ class TestCatalog(Case):
         for more, reason in (
             ({"OS_PASSWORD": "another"}, "who are you"),
             ({"OS_USERNAME": ""}, "Set a username"),
+            (
+                {
+                    "OS_AUTH_URL": f"{cloud.url}/identity/v3".replace("http:", "https:"),
+                    "OS_CACERT": "/no/such.pem",
+                },
+                "invalid path: /no/such.pem",
+            ),
         ):
             done = self.listed(cloud, code=1, **more)
-            self.assertTrue(done.err.startswith(f"cloud at {cloud.url}/identity/v3: "), done.err)
+            url = more.get("OS_AUTH_URL", f"{cloud.url}/identity/v3")
+            self.assertTrue(done.err.startswith(f"cloud at {url}: "), done.err)
             self.assertIn(reason, done.err)
             self.assertNotIn("OS_CLOUD", done.err)
 
@@ -294,6 +302,20 @@ class TestServiceCatalog(Case):
         done = self.run_in(cloud, "podm", "claim", "list", "-f", "json", XDG_STATE_HOME=state)
         self.assertEqual((0, []), (done.code, done.data), done.err)
         self.assertIn("POST /identity/v3/auth/tokens", cloud.asked)
+
+    def test_the_endpoint_of_a_login_without_a_catalogue_is_sent_no_command(self):
+        cloud = self.cloud()
+        for kind, login in (("none", {}), ("http_basic", {"username": "op", "password": "secret"})):
+            clouds = {"alone": {"auth_type": kind, "auth": {"endpoint": cloud.url, **login}}}
+            file = self.write("clouds.yaml", yaml.safe_dump({"clouds": clouds}))
+            given = {"OS_CLIENT_CONFIG_FILE": str(file), "OS_CLOUD": "alone"}
+            given["XDG_STATE_HOME"] = str(self.folder / "alone")
+            done = run("openstack", "podm", "claim", "list", "-f", "json", **given)
+            self.assertEqual((0, "[]\n", []), (done.code, done.out, cloud.asked), (kind, done.err))
+            clouds["alone"]["podm_scheduler_endpoint_override"] = self.url
+            self.write("clouds.yaml", yaml.safe_dump({"clouds": clouds}))
+            self.assertEqual(0, run("openstack", *LIST, **given).code)
+            self.assertEqual([], cloud.asked)
 
     def test_the_token_goes_to_a_service_that_asks_who_it_is(self):
         Asking.tokens = []

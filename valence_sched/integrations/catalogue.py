@@ -61,11 +61,17 @@ def _scope(sdk: Any) -> str:
 def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, str, str]]:
     """Return region, ID and URL of every endpoint; without a catalogue, the login's endpoint."""
     config, auth = sdk.config, sdk.session.auth
-    if override := config.get_endpoint(kind):
-        return [(config.region_name or "", "", override)]
+    region, url = config.region_name or "", config.get_endpoint(kind)
     if not hasattr(auth, "get_access"):
-        endpoint = kind == SERVICE_TYPE and auth.get_endpoint(sdk.session, service_type=kind)
-        return [(config.region_name or "", "", endpoint)] if endpoint else []
+        # the one endpoint of such a login, for all services, is not a scheduler's
+        endpoint = auth.get_endpoint(sdk.session, service_type=kind)
+        if kind == SERVICE_TYPE:
+            url = url or endpoint
+        elif url == endpoint:
+            url = None
+        return [(region, "", url)] if url else []
+    if url:
+        return [(region, "", url)]
     endpoints = auth.get_access(sdk.session).service_catalog.get_endpoints_data(
         service_type=kind, interface=_interface(sdk, kind), region_name=region_name
     )

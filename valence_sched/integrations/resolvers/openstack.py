@@ -44,6 +44,8 @@ class OpenStackResolver:
             raise CloudError(f"{failed}: {error}") from None
         except MALFORMED as error:
             raise CloudError(f"{failed}: a malformed answer ({describe_error(error)})") from None
+        except OSError as error:  # a file of certificates, of which keystoneauth tells nothing
+            raise CloudError(f"{failed}: {describe_error(error)}") from None
 
     def _place(self, kind: str, name: str) -> Place | None:
         if kind == "volume":
