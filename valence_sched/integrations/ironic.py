@@ -198,15 +198,17 @@ def _catalogue_urls(login: CloudLogin) -> list[str]:
     if not access.has_service_catalog():
         raise _no_catalogue("the token has no scope and therefore no catalogue")
 
-    def urls(interface: Any) -> list[str]:
+    def urls(kind: str | None, interface: str | None) -> list[str]:
         found = access.service_catalog.get_endpoints_data(
-            service_type=SERVICE_TYPE, interface=interface, region_name=login.region
+            service_type=kind, interface=interface, region_name=login.region
         )
         return list(dict.fromkeys(one.url for some in found.values() for one in some))
 
-    found = urls(login.interface)
-    if not found and urls(None):
+    found = urls(SERVICE_TYPE, login.interface)
+    if not found and urls(SERVICE_TYPE, None):
         raise _no_catalogue(f"the catalogue has Ironic, but not for interface {login.interface}")
+    if not found and login.region and not urls(None, None):
+        raise _no_catalogue(f"the catalogue has no region {login.region!r}")
     return found
 
 

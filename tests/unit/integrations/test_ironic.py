@@ -197,12 +197,13 @@ class TestCatalogue(IronicCase):
 
     def test_a_catalogue_without_ironic_has_none(self):
         self.assertEqual([], self.urls(Login(("compute", "public", "R", "c"))))
-        elsewhere = Login(("baremetal", "public", "S", "http://s"))
+        elsewhere = Login(("baremetal", "public", "S", "http://s"), ("compute", "admin", "R", "c"))
         self.assertEqual([], self.urls(elsewhere, region="R"))
 
     def test_what_is_no_catalogue_is_an_error(self):
         other = Login(("baremetal", "admin", "R", "http://r"))
         self.refused(lambda: self.urls(other), "has Ironic, but not for interface public")
+        self.refused(lambda: self.urls(other, region="r"), "the catalogue has no region 'r'")
         self.refused(lambda: self.urls(Login(scoped=False)), "the token has no scope")
         failures = exceptions.Unauthorized("geheim"), exceptions.ConnectFailure("geheim")
         malformed = KeyError("geheim"), TypeError("geheim"), RecursionError("geheim")
