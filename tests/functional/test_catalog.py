@@ -283,6 +283,17 @@ class TestServiceCatalog(Case):
         self.assertEqual(0, self.run_in(cloud, *LIST, OS_REGION_NAME="east").code)
         self.assertIn(NOWHERE, self.run_in(cloud, *LIST, OS_REGION_NAME="west").err)
 
+    def test_a_region_and_an_interface_that_the_catalogue_lacks_are_no_empty_list(self):
+        cloud = self.cloud(("east", self.url))
+        for more, told in (
+            ({"OS_REGION_NAME": "East"}, "no region 'East': name one with --os-region-name"),
+            ({"OS_INTERFACE": "admin"}, "podm-scheduler, but not of interface admin: name one"),
+        ):
+            with self.subTest(told):
+                done = self.run_in(cloud, "podm", "claim", "list", **more)
+                self.assertEqual((1, ""), (done.code, done.out))
+                self.assertIn(f"service catalogue: {told}", done.err)
+
     def test_what_is_named_wins_over_the_catalogue(self):
         cloud = self.cloud(("R", NOWHERE))
         state = str(self.folder / "own.sqlite")

@@ -37,9 +37,22 @@ def registrations(sdk: Any, region_name: str | None) -> tuple[Registration, ...]
 
 
 def scheduler_url(sdk: Any) -> str | None:
-    """Return the URL of the scheduler's service, None without one; CloudError for several."""
-    known = _endpoints(sdk, SCHEDULER_TYPE, sdk.config.region_name or None)
+    """Return the URL of the scheduler's service, None without one.
+
+    CloudError: it has several, none of the interface, or no endpoint at all in the region.
+    """
+    region_name = sdk.config.region_name or None
+    known = _endpoints(sdk, SCHEDULER_TYPE, region_name)
     found = {region: url for region, _, url in known}
+    if not found and hasattr(sdk.session.auth, "get_access"):
+        query = sdk.session.auth.get_access(sdk.session).service_catalog.get_endpoints_data
+        if any(query(service_type=SCHEDULER_TYPE, region_name=region_name).values()):
+            interface = _interface(sdk, SCHEDULER_TYPE)
+            missing = f"{SCHEDULER_TYPE}, but not of interface {interface}"
+            raise CloudError(f"service catalogue: {missing}: name one with --os-interface")
+        if any(query().values()) and not any(query(region_name=region_name).values()):
+            missing = one_line(f"no region {region_name!r}", 100)
+            raise CloudError(f"service catalogue: {missing}: name one with --os-region-name")
     if len(found) > 1:
         regions = ", ".join(sorted(region or "no region" for region in found))
         found_in = f"{SCHEDULER_TYPE} in several regions ({regions})"
