@@ -140,7 +140,8 @@ class Dialect(NamedTuple):
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
         now = self.root(ROOT, root or {}, NO_NOTES)
-        if root and not self.has_service(now) and not (podm.blocks and self.host_lists(now)):
+        offers = (podm.blocks and self.host_lists(now)) or (podm.stocks and self.hosts)
+        if root and not self.has_service(now) and not offers:
             service.notes.remark(f"{ROOT}: found no link to a composition service, expected one")
         return replace(podm, identity=podm.identity or service_identity(service))
 

@@ -9,12 +9,14 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialect, dialect_of_driver, recognised_dialect
 from valence_sched.drivers.fields import NO_NOTES, Resource
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.drivers.rsd.dialect import rsd
 from valence_sched.drivers.rsd.schema import OptionalLink, PooledDevice
 from valence_sched.errors import PluginError, PodmError, UnknownName
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.registration import Registration
 
 RACK = {"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}
@@ -73,6 +75,27 @@ class TestRedfish(unittest.TestCase):
     def test_it_composes_memory_and_storage_by_amount(self):
         amounts = {"cxl_memory_mib", "cxl_pmem_mib", "storage_gib"}
         self.assertEqual(("redfish", amounts), (redfish().name, set(redfish().amounts)))
+
+    def test_a_service_with_stocks_alone_lacks_no_composition_service(self):
+        chassis, domain = f"{ROOT}/Chassis", f"{ROOT}/Chassis/1/MemoryDomains/1"
+        domains = {"MemoryDomains": {"@odata.id": f"{chassis}/1/MemoryDomains"}}
+        sized = {"MemorySizeMiB": 4096, "AllowsMemoryChunkCreation": True,
+                 "MemoryChunks": {"@odata.id": f"{domain}/MemoryChunks"}}  # fmt: skip
+        for of, said in ((domains, False), ({}, True)):
+            with self.subTest(of):
+                notes = Diagnostics()
+                documents = {
+                    ROOT: {"Chassis": {"@odata.id": chassis}},
+                    chassis: {"Members": [{"@odata.id": f"{chassis}/1"}]},
+                    f"{chassis}/1": of,
+                    f"{chassis}/1/MemoryDomains": {"Members": [{"@odata.id": domain}]},
+                    domain: sized,
+                    f"{domain}/MemoryChunks": {"Members": []},
+                }
+                podm = redfish().inventory(LinkedDocuments(documents.get, notes), "p")
+                self.assertEqual(said, not podm.stocks)
+                told = [it for it in notes.lines() if "no link to a composition service" in it]
+                self.assertEqual(said, bool(told))
 
 
 class Holder(Resource):

@@ -139,7 +139,7 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
     condition = schema.condition_of(device)
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
         schema.note_condition(device, condition, "its parts are unknown")
-        return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
+        return (Memory if isinstance(device, schema.MemorySummary) else Processor)(count=None)
     make = _NOUNS.get(type(device))
     noun = make(device) if make is not None and is_present(device) else None
     if noun is None or condition.is_fine:
@@ -210,7 +210,7 @@ def _module(module: schema.MemoryDevice) -> Memory | None:
 
 def _memory(summary: schema.MemorySummary) -> Memory:
     gib = plausible(summary, schema.MemorySummary.size_gib)
-    return Memory(capacity_mib=None if gib is None else round(gib * 1024))
+    return Memory(count=None) if gib is None else Memory(capacity_mib=round(gib * 1024))
 
 
 def _drive(device: schema.DriveDevice) -> Drive:

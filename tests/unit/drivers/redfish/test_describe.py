@@ -192,15 +192,16 @@ class TestNouns(TestCase):
         self.assertEqual(8192, dram.capacity_mib)
 
     def test_a_summary_of_memory_is_in_gib_unless_it_looks_like_mib(self) -> None:
-        for gib, mib in ((64, 65536), (1.5, 1536), (8191, 8191 * 1024), (None, None)):
+        for gib, mib in ((64, 65536), (1.5, 1536), (8191, 8191 * 1024)):
             self.assertEqual(Memory(capacity_mib=mib),
                              self.one(MemorySummary, TotalSystemMemoryGiB=gib))  # fmt: skip
+        self.assertEqual(Memory(count=None), self.one(MemorySummary, TotalSystemMemoryGiB=None))
         self.assertEqual([], self.notes.lines())
         doubt = "1 to 8,191 GiB (unknown, perhaps another unit)"
         for gib, found, expected in ((8192, "8,192", doubt), (0.0625, "0.0625", doubt),
                                      (0, "0", "more than 0 (unknown)")):  # fmt: skip
             self.notes.clear()
-            self.assertEqual(Memory(), self.one(MemorySummary, TotalSystemMemoryGiB=gib))
+            self.assertEqual(Memory(count=None), self.one(MemorySummary, TotalSystemMemoryGiB=gib))
             line = f"/d: TotalSystemMemoryGiB: found {found}, expected {expected}"
             self.assertEqual([line], self.notes.lines())
 
