@@ -124,7 +124,9 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "CPU": _Kind(_CPU, {"ProcessorType": "CPU"}, ("Processors",), ("processor", "cpu")),
-    "GPU": _Kind(_CPU, {"ProcessorType": "GPU"}, ("Processors",), ("gpu", "accelerator", "fpga")),
+    "GPU": _Kind(
+        _CPU, {"ProcessorType": "GPU"}, ("Processors",), ("gpu", "accelerator", "fpga", "pcidevice")
+    ),
     "memory": _Kind(_MODULE, {}, ("Memory",), ("memory", "dimm")),
     "drive": _Kind(schema.DriveDevice, {}, _DRIVES, (*_DISKS, "arraycontroller")),
     "NIC": _Kind(schema.EthernetInterface, {}, _NICS, _PORTS),

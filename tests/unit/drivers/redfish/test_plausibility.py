@@ -215,6 +215,7 @@ class TestUnreadable(Case):
         for json, found in (
             ({"Oem": {"V": {"GPUs": [link]}}}, {"accelerators": [None]}),
             ({"Oem": {"Hpe": {"Links": {"SmartStorage": link}}}}, {"drives": [None]}),
+            ({"Oem": {"Hpe": {"Links": {"PCIDevices": link}}}}, {"accelerators": [None]}),
             ({"Links": {"Oem": {"V": {"Drives": [link, link]}}}}, {"drives": [None]}),
             ({"Oem": {"V": {"PhysicalDrives": {"Disk1": {}, "Disk2": {}}}}}, {"drives": [None]}),
             ({"Oem": {"V": {"Processors": link, "Memory": link}}},
