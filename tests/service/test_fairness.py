@@ -269,6 +269,12 @@ class TestLimitedService(ApplicationCase):
         result = self.call("GET", "/v1/policies", user="mo:x")
         self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
 
+    def test_a_request_without_a_login_is_no_failed_login(self):
+        self.client = self.client_of(failures="2/hour")
+        for _ in range(3):
+            self.assertEqual(401, self.call("GET", "/v1/policies").status_code)
+        self.assertEqual(200, self.call("GET", "/v1/policies", user="mo").status_code)
+
     def test_by_default_passwords_are_tried_a_few_times_a_minute_by_each_address(self):
         self.log_in("mo", proxies=("127.0.0.1",))
         for number in range(21):

@@ -120,8 +120,8 @@ class KeystoneAccess:
             close()
         status = statuses[0].partition(" ")[0]
         if status == "401":
-            text = "Keystone rejected the token as invalid, expired or revoked: get a new one"
-            raise Unauthenticated(text)
+            why = "invalid, expired or revoked, or its access rules forbid the request"
+            raise Unauthenticated(f"Keystone rejected the token as {why}: get another one")
         if status != "204":
             raise _unavailable(f"status {status}")
         return self._user(confirmed)

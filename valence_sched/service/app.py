@@ -321,7 +321,9 @@ def _user_of(
             raise errors.NothingMatches("token of a pod manager")
         return User(name, "reader", project=f"events of {name}")
     except (errors.Unauthenticated, errors.NothingMatches):
-        parts.rates.count_failure(address)
+        # clients learn from an answer that they must log in
+        if route.takes_token or req.auth or req.get_header("X-Auth-Token"):
+            parts.rates.count_failure(address)
         raise
 
 
