@@ -167,12 +167,15 @@ class Claimer:
             ClaimLost: a candidate is no longer available, the members of the group changed, or a
                 pod manager changed in every attempt.
             NameTaken: the key belongs to another request.
+            ClaimState: nodes of the key are composed.
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
         for _ in range(MOST_CHANGES):
             if key and (earlier := self._store.claims.find_by_key(request.owner, key, content)):
                 return earlier
+            if key and len(candidates) > 1:
+                self._refuse_composed(request.owner, key)
             known = generation if partial else self._group_generation(request)
             decider = self.decider()
             try:

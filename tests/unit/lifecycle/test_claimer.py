@@ -479,3 +479,11 @@ class TestCandidates(StoreCase):
         self.assertEqual(named, self.claim(*self.offered[1:2], key="x", content="an offer"))
         rows = self.execute(sa.select(sa.func.count()).select_from(tables.claimed_blocks))
         self.assertEqual([(2,)], rows)
+
+    def test_a_key_of_nodes_that_are_composed_is_refused(self):
+        """The keys of a second claim's nodes would be those of the first."""
+        first, _ = self.one.claims.split(self.claim(*self.offered[:2], key="k").id)
+        self.one.remember(podm("q"))
+        others = self.claimer.select_destinations(replace(self.asked, podms=("q",))).placements
+        with self.assertRaisesRegex(ClaimState, f"composed nodes, .* of claim {first.id}"):
+            self.claim(*(one.chosen for one in others), key="k")
