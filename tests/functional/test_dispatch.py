@@ -85,7 +85,8 @@ class TestDispatch(Live):
                          r"speed_mbps\n$")  # fmt: skip
 
     def test_a_refusal_and_a_lost_answer_are_one_line_and_not_sent_again(self):
-        for answer, line in ((503, "HTTP 503, expected 2xx"), (0, "may have been accepted")):
+        lost = "expected 2xx: the decision may have been accepted"
+        for answer, line in ((503, f"HTTP 503, {lost}"), (0, "may have been accepted")):
             with controller((answer, {})) as there:
                 done = self.podm(*NODE, "--dispatch", f"webhook={there.url}", code=1)
                 self.assertEqual(1, len(there.came))

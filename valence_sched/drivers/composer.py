@@ -306,7 +306,7 @@ class SendResult(NamedTuple):
 
     A ``lost`` write may still take effect: it got no answer, its task monitor is gone, or an answer
     reports success without a readable node. An ``unsent`` write has no effect. A write that
-    ``goes_on`` was accepted but did not end in time. ``conflicts`` means that another client
+    ``goes_on`` was accepted, but its end is unknown. ``conflicts`` means that another client
     changed the resource or holds a part of it. ``status`` is the HTTP status of a refusal.
     ``is_full`` means that the refusal names a lack of room.
     """
@@ -384,7 +384,7 @@ def write(
         # without a document, the status may be that of the read, not that of the operation
         is_unknown = reply.status == ACCEPTED and last.body is None
         is_lost = is_unknown or last.status in GATEWAY_STATUSES
-        sent = SendResult(reason=why, lost=is_lost, conflicts=conflicts)
+        sent = SendResult(reason=why, lost=is_lost, goes_on=is_unknown, conflicts=conflicts)
         return sent._replace(status=last.status, is_full=is_full)
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]

@@ -202,7 +202,7 @@ class TestAnswers(unittest.TestCase):
     def test_a_monitor_that_cannot_be_read_proves_nothing(self):
         for code in (401, 403, 500, 507):
             sent = self.write(Reply(202, {"Location": "/T/1"}, None), **{"/T/1": code})
-            self.assertEqual((True, code), (sent.lost, sent.status))
+            self.assertEqual((True, True, code), (sent.lost, sent.goes_on, sent.status))
         podm = StoredPodm({})
         podm.on_post = lambda *_: Reply(202, {"Location": "/T/1"}, None)
         podm.get = lambda _: Reply(507, {}, {"error": {"message": "no room"}})

@@ -35,7 +35,8 @@ def post(
     """
     where, status, content = _ask("POST", url, body, timeout_s, headers, hint)
     if not 200 <= status < 300:
-        raise DispatchFailed(f"{where}: HTTP {status}, expected 2xx")
+        unsure = f": {hint}" if status >= 500 else ""
+        raise DispatchFailed(f"{where}: HTTP {status}, expected 2xx{unsure}")
     try:
         return status, msgspec.json.decode(content) if content else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
