@@ -426,6 +426,11 @@ def name_some(names: Sequence[str], most: int, between: str = ", ", last: str = 
     return between.join(names[:most]) + (f"{last} {rest:,} more" if rest > 0 else "")
 
 
+def shown_name(file: str) -> str:
+    """Return the name of a file in messages; ``-`` is standard input."""
+    return "stdin" if file == "-" else file
+
+
 def one_line(text: str, limit: int = 600) -> str:
     """Return ``text`` on a single line of printable characters, cut at ``limit`` characters."""
     flat = escape(" ".join(text.split()))

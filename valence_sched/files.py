@@ -16,7 +16,7 @@ from typing import IO, Any, BinaryIO
 import msgspec
 import zstandard
 
-from valence_sched.errors import InputError, one_line, plain_reason
+from valence_sched.errors import InputError, one_line, plain_reason, shown_name
 from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
@@ -28,11 +28,6 @@ MAX_SPOOLED_BYTES = 8 << 30
 PIECE_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 18
 PACKED_BYTES = 1 << 10  # of packed data for one step: it may expand many thousand times
-
-
-def shown_name(file: str) -> str:
-    """Return the name of a file in messages; ``-`` is standard input."""
-    return "stdin" if file == "-" else file
 
 
 def read(file: str) -> bytes:

@@ -31,6 +31,21 @@ class Explain(Case):
         return run(program, "scheduler", "explain", *words, **more)
 
 
+class TestLongNames(Case):
+    """Pod managers whose names are wider than the screen."""
+
+    def test_the_reasons_are_lines_of_words_and_not_of_letters(self):
+        site, name = json.loads(Path(SITE).read_bytes()), "mem-1." + "x" * 84
+        (one,) = (podm for podm in site["podms"] if podm["id"] == "mem-1")
+        one["id"] = one["name"] = name
+        file = self.folder / "long.json"
+        file.write_text(json.dumps(site))
+        words = ("podm", "schedule", "--inventory", str(file), "--flavor", "gpu-large", "--explain")
+        out = run("valence-sched", *words).out
+        self.assertIn("drawer-1: 128 of 256 GiB memory drawer-2: ", " ".join(out.split()))
+        self.assertIn("status Offline, needs Online", " ".join(out.split()))
+
+
 class TestSeveral(Case):
     """The report of a file of requests is explained, one decision after another."""
 

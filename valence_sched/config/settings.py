@@ -19,7 +19,7 @@ from valence_sched.config import parsers
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.podms_file import read_password
 from valence_sched.core import plugins
-from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
+from valence_sched.errors import InputError, RequestError, UnknownName, UsageError, shown_name
 from valence_sched.model import codec, need, registration, request_spec as nouns, zone
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
 from valence_sched.model.custom_resource import CustomResource, DeclaredResources
@@ -136,7 +136,7 @@ class Configuration:
             flavors = self.flavors_in(reference, paths)
             if len(flavors) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
-                name, found = files.shown_name(reference), format_count(len(flavors), "flavor")
+                name, found = shown_name(reference), format_count(len(flavors), "flavor")
                 raise InputError(name, "$", found, "one", hint)
             return flavors[0]
         by_name = self.flavors(paths)
@@ -334,11 +334,11 @@ class Configuration:
         """Return the content, of limited size, of a file that people write, and its shown name."""
         limit = codec.MAX_HUMAN_BYTES + 1
         data = self.input.read(limit) if path == "-" else files.read(path)
-        return data, files.shown_name(path)
+        return data, shown_name(path)
 
     def read_document(self, path: str) -> tuple[bytes, str]:
         """Return the content and shown name of a file that programs write; errors as documents."""
-        return files.read_document(path, self.input), files.shown_name(path)
+        return files.read_document(path, self.input), shown_name(path)
 
     @property
     def input(self) -> BinaryIO:

@@ -29,6 +29,16 @@ _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 #: The size limit of a single line that is searched for duplicate keys: a longer line would take
 #: a second to search, and only programs write one.
 MOST_COMPACT_BYTES = 32 << 20
+#: What the parsers of JSON and YAML find, in words of the text instead of their grammar.
+_PROBLEMS = {
+    "Input data was truncated": "the end of the text",
+    "unexpected end of stream": "the end of the text",
+    "'<stream end>'": "the end of the text",
+    r"'\x00'": "the end of the text",
+    "'<scalar>'": "a value",
+    "object keys must be strings": "a key that is not a quoted string",
+    "mapping values are not allowed here": "a second ':' in a value that is not quoted",
+}
 
 
 def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -44,8 +54,8 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
     except msgspec.DecodeError as error:
         match = re.search(r"byte (\d+)", str(error))
         position = _text_position(bytes(data), int(match[1]) if match else None, document_path)
-        problem = str(error).removeprefix("JSON is malformed: ")
-        problem = problem.replace("Input data was truncated", "the end of the text")
+        problem = re.sub(r"^JSON is malformed: | \(byte \d+\)$", "", str(error))
+        problem = _PROBLEMS.get(problem, re.sub("^expected ", "no ", problem))
         if bytes(data[:2]) in _UTF16:
             hint = "save it as UTF-8"
             raise InputError(file, document_path, "text in UTF-16", "JSON in UTF-8", hint) from None
@@ -156,6 +166,7 @@ def load_yaml(data: bytes, file: str) -> Any:
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
         text = error.problem or str(error)
         problem = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", text)
+        problem = _PROBLEMS.get(problem, problem)
         raise InputError(file, position, problem, "plain YAML or JSON", error.note or "") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None

@@ -19,7 +19,14 @@ from msgspec import structs
 from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.settings import Configuration
-from valence_sched.errors import InputError, RequestError, UnknownName, UsageError, one_line
+from valence_sched.errors import (
+    InputError,
+    RequestError,
+    UnknownName,
+    UsageError,
+    one_line,
+    shown_name,
+)  # fmt: skip
 from valence_sched.model import request_spec as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
@@ -134,7 +141,7 @@ def open_workload(
     source = files.spooled(file, config.input)
     opened = functools.partial(files.decompressed, file, source)
     resolve = functools.partial(config.resolve_near, sources=near_maps)
-    return FileWorkload(files.shown_name(file), opened, resolve, columns, sort)
+    return FileWorkload(shown_name(file), opened, resolve, columns, sort)
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:

@@ -7,7 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
+from valence_sched.errors import (
+    InputError,
+    RequestError,
+    SchedulerError,
+    UnknownName,
+    shown_name,
+)  # fmt: skip
 from valence_sched_cli import base, plugin as cloud
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
@@ -59,10 +65,11 @@ class _ValidateFiles(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         rows: list[tuple[str, bool, int, Any]] = []
         for file in args.file:
+            name = shown_name(file)
             try:
-                rows.append((file, True, len(self.read_file(file, args)), None))
+                rows.append((name, True, len(self.read_file(file, args)), None))
             except self.invalid as error:
-                rows.append((file, False, 0, cells.Sentence(str(error), file)))
+                rows.append((name, False, 0, cells.Sentence(str(error), name)))
                 self.exit_code = 1
         return ("File", "Valid", self.noun, "Error"), rows
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched.errors import InputError, UsageError
+from valence_sched.errors import InputError, UsageError, shown_name
 from valence_sched_cli import base
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
@@ -34,7 +34,8 @@ class ValidateInventory(base.Lister):
         rows, diagnostics = [], self.scheduler_app.diagnostics
         resources = tuple(args.resource_file)
         for source in args.source:
-            row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
+            name = shown_name(source)
+            row: dict[str, Any] = {"Source": name, "Valid": True, "Error": None}
             row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
             try:
                 is_tree = source.endswith((".yaml", ".yml"))  # a tree of zones
@@ -47,7 +48,7 @@ class ValidateInventory(base.Lister):
                     scheduler = self.scheduler(args, selection)
                 row |= cells.fields(scheduler.inventory(), "Podms", "Pools", "Blocks")
             except InputError as caught:
-                row |= {"Valid": False, "Error": cells.Sentence(str(caught), source)}
+                row |= {"Valid": False, "Error": cells.Sentence(str(caught), name)}
                 self.exit_code = 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()

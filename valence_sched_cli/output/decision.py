@@ -38,7 +38,7 @@ def not_chosen(
         yield from _groups(rejected, phrases)
         yield "  --all-reasons names each pod manager"
         return
-    width = max(len(escape(one.podm)) for one in rejected)
+    width = min(max(len(escape(one.podm)) for one in rejected), WIDTH // 2)
     for podm, text in lines:
         yield from hang(f"{escape(podm):{width}}  {escape(text)}", width + 6, "  ")
 

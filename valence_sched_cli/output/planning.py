@@ -125,7 +125,7 @@ def capacity_table(counts: Named, *, people: bool, explain: bool, proven: bool) 
 
 def explanation(counts: Named) -> Iterator[str]:
     """Yield lines about the resource that runs out first, and about the sums of free amounts."""
-    width = max(len(escape(name)) for name, _ in counts)
+    width = min(max(len(escape(name)) for name, _ in counts), WIDTH // 2)
     yield ""
     yield "Runs out first"
     for name, one in counts:

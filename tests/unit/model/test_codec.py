@@ -89,6 +89,15 @@ class TestDecode(OneLineErrors):
         self.assertIn("is the file complete?", text)
         self.assertIn("the end of the text", text)
 
+    def test_what_the_parser_expected_is_what_is_missing(self):
+        for document, found in (
+            (b"{id", "line 1 column 2: found a key that is not a quoted string"),
+            (b'{"id" 1}', "line 1 column 7: found no ':'"),
+            (b"[1 2]", "line 1 column 4: found no ',' or ']'"),
+        ):
+            text = self.refuses(decode, document, FullPodm, "f")
+            self.assertEqual(f"f: {found}, expected JSON (is the file complete?)", text)
+
     def test_bytes_that_are_no_text(self):
         text = self.refuses(decode, b'{"id":"\xff\xfe"}', FullPodm, "f")
         self.assertIn("expected JSON", text)
@@ -178,8 +187,11 @@ class TestYaml(OneLineErrors):
 
     def test_what_is_no_plain_yaml_is_refused_with_its_place(self):
         for data, place, found in (
-            (b"[1 2", "line 1 column 5", "'<stream end>'"),
-            (b'{"a": "b" "c": 1}', "line 1 column 11", "'<scalar>'"),
+            (b"[1 2", "line 1 column 5", "the end of the text"),
+            (b"a: 'b", "line 1 column 6", "the end of the text"),
+            (b"a: &", "line 1 column 5", "the end of the text"),
+            (b'{"a": "b" "c": 1}', "line 1 column 11", "a value"),
+            (b"a: b: c", "line 1 column 5", "a second ':' in a value that is not quoted"),
             (b"a: 1\nb: [1, 2\nc: 3", "line 3 column 2", "':'"),
             (b"--- 1\n--- 2\n", "line 2 column 1", "another document"),
             (b"a: &x [1]\nb: *x", "line 2 column 4", "an alias (*name)"),
