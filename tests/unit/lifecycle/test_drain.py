@@ -308,7 +308,8 @@ class TestUrl(DrainCase):
             (raw(b'HTTP/1.1 200 OK\r\n\r\n{"drained": true' + b" " * (1 << 20) + b"}"), form),
             ((302, {"drained": True}), "HTTP 302, expected 2xx"),
             ((409, {"drained": True}), "HTTP 409, expected 2xx"),
-            ((503, {"drained": True}), "HTTP 503, expected 2xx: check that it runs and that the URL is right"),
+            ((503, {"drained": True}), "HTTP 503, expected 2xx: check that it runs and that the "
+                                       "URL is right"),
             ((0, {}), "ConnectionError: check that it runs and that the URL is right"),
             ((206, {"drained": True}), "ProtocolError: check that it runs and that the URL "
                                        "is right"),
