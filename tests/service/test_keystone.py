@@ -20,6 +20,7 @@ from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_
 from tests.service.serving import wait_for
 from tests.unit.certificates import LOOPBACK, server_context
 from tests.unit.zones.test_logins import MALFORMED_TOKENS, KeystoneAndChild
+from valence_sched.errors import UsageError
 from valence_sched.model.registration import PasswordReference
 from valence_sched.server.keystone import cloud_login
 from valence_sched.service.routes import ROUTES
@@ -163,6 +164,20 @@ class TestTokens(KeystoneCase):
         settings = KeystoneSettings(auth_url=f"{other.url}/v3", **fields)
         self.assertTrue(cloud_login(settings, "p").session.get_token())
         self.assertGreater(other.asked["keystone"], asked)
+
+    def test_a_missing_file_of_authorities_is_told_at_the_start_and_lets_nobody_in_later(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        file = folder / "authorities.pem"
+        fields = {"auth_url": "https://127.0.0.1:9/v3", "cafile": str(file)}
+        with self.assertRaisesRegex(UsageError, "keystone: cafile: .*: no such file"):
+            self.new_keystone_client(**fields)
+        file.touch()
+        self.client = self.new_keystone_client(**fields)
+        file.unlink()
+        login = {"Authorization": testing_login("mo@red", "mo-password")}
+        for path, headers in (("/v1/policies", {"X-Auth-Token": "t"}), ("/ui", login)):
+            result = self.call("GET", path, headers=headers)
+            self.assertEqual(503, result.status_code, result.text)
 
     def test_a_service_that_may_not_ask_lets_nobody_in(self):
         self.environ["SERVICE_PASSWORD"] = "wrong"

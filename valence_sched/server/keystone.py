@@ -17,7 +17,7 @@ from keystoneauth1.session import Session
 from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
-from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated
+from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, UsageError
 from valence_sched.model import baremetal, http, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
@@ -72,7 +72,7 @@ class KeystoneLogins:
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
             raise Unauthenticated("Keystone rejected the user, password or project") from None
-        except (ClientException, *http.MALFORMED) as error:
+        except (ClientException, OSError, *http.MALFORMED) as error:
             raise _unavailable(type(error).__name__) from None
         if not token:
             raise _unavailable("no token")
@@ -83,6 +83,9 @@ class KeystoneAccess:
     """Authenticates by Keystone tokens with project or system scope; rules check permissions."""
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
+        if settings.cafile and not os.path.exists(settings.cafile):
+            hint = "set it to the file of the trusted authorities, or omit it"
+            raise UsageError(f"keystone: cafile: {settings.cafile!r}: no such file: {hint}")
         self._rules = rules
         self._cache = AnswerCache(CACHE_SIZE)
         self._logins = KeystoneLogins(settings)
@@ -112,7 +115,7 @@ class KeystoneAccess:
 
         try:
             answer = self._middleware(confirmed, start_response)
-        except (ClientException, *http.MALFORMED) as error:
+        except (ClientException, OSError, *http.MALFORMED) as error:
             # its own token may have no readable end, or no catalogue
             self._middleware = auth_token.AuthProtocol(_confirm, self._options())
             raise _unavailable(type(error).__name__) from None
