@@ -94,7 +94,7 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
             if head.startswith(_GZIP):
                 yield opened.enter_context(gzip.GzipFile(fileobj=raw, mode="rb"))  # type: ignore[misc]
             elif head == _ZSTD:
-                yield io.BufferedReader(_ZstdFrames(raw), BUFFER_BYTES)
+                yield io.BufferedReader(ZstdFrames(raw), BUFFER_BYTES)
             else:
                 yield raw
     except (EOFError, zlib.error, zstandard.ZstdError) as error:
@@ -104,7 +104,7 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
         raise _unreadable(file, error) from None
 
 
-class _ZstdFrames(io.RawIOBase):
+class ZstdFrames(io.RawIOBase):
     """The content of zstd frames; EOFError if the last frame is truncated."""
 
     def __init__(self, packed: BinaryIO) -> None:

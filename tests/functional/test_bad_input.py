@@ -151,6 +151,16 @@ class TestInventory(Bad):
         file = self.write("damaged.json.gz", b"\x1f\x8b\x08\x00" + bytes(range(256)))
         self.assertIn("expected a whole file", self.unread(file))
 
+    def test_a_zstd_that_ends_early_is_refused(self):
+        """The pod managers of the last frame were silently left out."""
+        podm = json.dumps({"schema": "valence-sched/inventory", "version": "1.0",
+                           "podms": [{"id": "p"}]}).encode()  # fmt: skip
+        whole = zstandard.compress(podm + b"\n"), zstandard.compress(podm.replace(b'"p"', b'"q"'))
+        for size in (1, len(whole[1]) // 2, len(whole[1]) - 1):
+            file = self.write("cut.jsonl.zst", whole[0] + whole[1][:size])
+            line = "found an end within a frame, expected a whole file (it may be truncated)"
+            self.assertEqual(f"{file}: {line}", self.unread(file))
+
     def test_nesting_without_end_is_refused(self):
         for start in ("[", '{"a":', '{"schema":"valence-sched/inventory","podms":[[', '{"/a":['):
             with self.subTest(start=start):

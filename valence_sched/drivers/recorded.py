@@ -8,6 +8,7 @@ counts the bytes that arrive.
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import stat
 import struct
@@ -29,6 +30,7 @@ from valence_sched.drivers.bounds import BUFFER_BYTES, MAX_STREAM_BYTES, bounded
 from valence_sched.drivers.files import json_inventory
 from valence_sched.drivers.files.json_inventory import Record as Record
 from valence_sched.errors import InputError, plain_reason
+from valence_sched.files import ZstdFrames
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
 
@@ -59,12 +61,11 @@ def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zi
     whole = bounded_reader(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
-        unpack = zstandard.ZstdDecompressor().stream_reader
         unpacked: BinaryIO
         if head.startswith(_GZIP):
             unpacked = gzip.GzipFile(fileobj=whole, mode="rb")  # type: ignore[assignment]
         else:
-            unpacked = unpack(whole, read_size=BUFFER_BYTES, read_across_frames=True)
+            unpacked = io.BufferedReader(ZstdFrames(whole), BUFFER_BYTES)
         head = _read_head(unpacked)
         whole = bounded_reader(unpacked, file, MAX_STREAM_BYTES, head)
     zip_or_text: Literal["zip", "text"] = "zip" if head.startswith(_ZIP) else "text"
