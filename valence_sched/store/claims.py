@@ -43,7 +43,7 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     """Release a held claim and return claims of one node each in its place.
 
     The new claims have the owner, group, content and expiry of the old claim. The key of each is
-    the old key with ``#`` and the number of its node.
+    the old key with ``#`` and the number of its node; NameTaken if another claim has that key.
     """
     claim = claim_rows.get(connection, claim_id)
     singles = []
@@ -60,6 +60,10 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
         raise state_error(connection, claim_id, "only a held claim can be split")
     claim_rows.delete_charges(connection, [claim_id])
+    keys = [claim_rows.consumer_key(one.owner, one.key) for one in singles if one.key]
+    for other in claim_rows.find(connection, _claims.c.consumer_key.in_(keys)):
+        text = f"claim {claim_id}: the key {other.key!r} of one of its nodes belongs to claim"
+        raise errors.NameTaken(f"{text} {other.id}: release that claim first")
     for one in singles:
         claim_rows.insert(connection, one)
         quotas.charge(connection, one, len(singles))  # together they count as one claim

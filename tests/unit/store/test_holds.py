@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import expire, part, podm
 from tests.unit.store.test_claims import SHARED, usage
-from valence_sched.errors import ClaimLost, ClaimState
+from valence_sched.errors import ClaimLost, ClaimState, NameTaken
 from valence_sched.model.claim import ClaimPart, ComposedNode, Grant, NodeAllocation
 from valence_sched.model.diagnostic import held_state
 from valence_sched.store import tables
@@ -305,6 +305,12 @@ class TestSplit:
         self.assertIsNone(self.one.claims.find_by_key("o", "k", "another"))
         self.one.claims.release(self.claim.id)
         self.assertEqual({"s": 2, "c1": 1, "c2": 1}, usage(self.one).blocks)
+
+    def test_the_key_of_a_node_may_belong_to_another_claim(self):
+        other = self.one.claims.create([part("q", 1, "c1")], owner="o", key="k#2")
+        with self.assertRaisesRegex(NameTaken, f"the key 'k#2' .* belongs to claim {other.id}"):
+            self.one.claims.split(self.claim.id)
+        self.assertEqual("HELD", self.one.claims.show(self.claim.id).state)
 
     def test_without_a_key_there_are_none(self):
         claim = self.one.claims.create([part("q", 1, "c1")])
