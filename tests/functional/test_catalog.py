@@ -4,6 +4,7 @@
 import json
 import unittest
 from http.server import BaseHTTPRequestHandler
+from unittest import mock
 
 import yaml
 
@@ -293,6 +294,15 @@ class TestServiceCatalog(Case):
                 done = self.run_in(cloud, "podm", "claim", "list", **more)
                 self.assertEqual((1, ""), (done.code, done.out))
                 self.assertIn(f"service catalogue: {told}", done.err)
+
+    def test_a_token_without_a_scope_is_no_empty_list(self):
+        cloud = self.cloud(("east", self.url))
+        token = cloud._token()
+        del token["token"]["catalog"]
+        with mock.patch.object(cloud, "_token", lambda: token):
+            done = self.run_in(cloud, "podm", "claim", "list")
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertIn("the token has no scope and therefore no catalogue: name", done.err)
 
     def test_what_is_named_wins_over_the_catalogue(self):
         cloud = self.cloud(("R", NOWHERE))

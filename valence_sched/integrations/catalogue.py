@@ -39,13 +39,18 @@ def registrations(sdk: Any, region_name: str | None) -> tuple[Registration, ...]
 def scheduler_url(sdk: Any) -> str | None:
     """Return the URL of the scheduler's service, None without one.
 
-    CloudError: it has several, none of the interface, or no endpoint at all in the region.
+    CloudError: it has several, none of the interface, or no endpoint at all in the region; or the
+    token has no catalogue.
     """
     region_name = sdk.config.region_name or None
     known = _endpoints(sdk, SCHEDULER_TYPE, region_name)
     found = {region: url for region, _, url in known}
     if not found and hasattr(sdk.session.auth, "get_access"):
-        query = sdk.session.auth.get_access(sdk.session).service_catalog.get_endpoints_data
+        access = sdk.session.auth.get_access(sdk.session)
+        if not access.has_service_catalog():
+            missing = "the token has no scope and therefore no catalogue"
+            raise CloudError(f"{missing}: name a project with --os-project-name")
+        query = access.service_catalog.get_endpoints_data
         if any(query(service_type=SCHEDULER_TYPE, region_name=region_name).values()):
             interface = _interface(sdk, SCHEDULER_TYPE)
             missing = f"{SCHEDULER_TYPE}, but not of interface {interface}"
