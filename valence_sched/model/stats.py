@@ -9,7 +9,13 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FullPodm, capabilities_in, parse_capabilities, to_json
+from valence_sched.model.inventory import (
+    FullPodm,
+    Stock,
+    capabilities_in,
+    parse_capabilities,
+    to_json,
+)
 
 REPORTED_SCHEME = "reported:"  # scheme of stocks with a reported amount only
 Stats = dict[str, Any]
@@ -97,15 +103,19 @@ def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
             plain[FIELDS[key]] = value
         elif key not in MERGED_BY_KEY:
             _add_facts(facts, key, value)
+    plain["facts"] = facts
+    podm = decode(to_json(plain), FullPodm, file)
     amounts = _object(stats, "amounts", file)
+    if not amounts:
+        return podm
     replaced = {REPORTED_SCHEME + resource for resource in amounts}
-    stocks = [stock for stock in plain.get("stocks", ()) if stock["uri"] not in replaced]
+    stocks = [stock for stock in podm.stocks if stock.uri not in replaced]
     for resource, reported in amounts.items():
         fields = reported if isinstance(reported, Mapping) else {"total": reported}
         if reported is not None:
-            stocks.append({**fields, "uri": REPORTED_SCHEME + resource, "resource": resource})
-    plain["facts"], plain["stocks"] = facts, stocks
-    return decode(to_json(plain), FullPodm, file)
+            stock = {**fields, "uri": REPORTED_SCHEME + resource, "resource": resource}
+            stocks.append(decode(to_json(stock), Stock, file, f"$.amounts.{resource}"))
+    return msgspec.structs.replace(podm, stocks=tuple(stocks))
 
 
 def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from valence_sched.errors import (
     UsageError,
     one_line,
     shown_name,
-)  # fmt: skip
+)
 from valence_sched.model import request_spec as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json

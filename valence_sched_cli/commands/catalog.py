@@ -7,13 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched.errors import (
-    InputError,
-    RequestError,
-    SchedulerError,
-    UnknownName,
-    shown_name,
-)  # fmt: skip
+from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName, shown_name
 from valence_sched_cli import base, plugin as cloud
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory

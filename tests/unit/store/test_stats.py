@@ -150,7 +150,13 @@ class TestStats:
             ({"amounts": 5}, "stats: $.amounts: found 5, expected an object"),
             ({"amounts": ""}, "stats: $.amounts: found '', expected an object"),
             ({"facts": 0}, "stats: $.facts: found 0, expected an object"),
-            ({"amounts": {"m": {"total": -1}}}, "stats of 'p': $.stocks[0].total: found -1"),
+            ({"amounts": {"m": {"total": -1}}}, "stats of 'p': $.amounts.m.total: found -1"),
+            ({"stocks": [{}]}, "stats of 'p': $.stocks[0]: found no field 'uri'"),
+            ({"stocks": 5}, "stats of 'p': $.stocks: found 5"),
+            (
+                {"stocks": [{"uri": []}], "amounts": {"m": 1}},
+                "stats of 'p': $.stocks[0].uri: found",
+            ),
             ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x', expected key=value"),
         ):
             with self.subTest(stats), self.assertRaisesRegex(InputError, re.escape(line)):
