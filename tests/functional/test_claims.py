@@ -35,6 +35,9 @@ class TestClaims(Case):
         shown = self.asked("show", self.claim.id, "-f", "json").data
         self.assertEqual((["rack-1 c0"], "k"), (shown["Blocks"], shown["Key"]))
         self.assertRegex(shown["Events"][0], r"Z held$")
+        for ttl in ("0", "0.5s", "91d", "4000000d"):
+            done = self.asked("renew", self.claim.id, "--ttl", ttl)
+            self.assertEqual((2, "--ttl: must be 1s to 90d\n"), (done.code, done.err))
         later = self.asked("renew", self.claim.id, "--ttl", "1d", "-f", "json").data
         self.assertGreater(later["Expires At"], shown["Expires At"])
         done = self.asked("release", self.claim.id)

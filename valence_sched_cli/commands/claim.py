@@ -56,7 +56,12 @@ OPTION_SETTINGS: Mapping[str, Setting] = {
 
 
 def ttl_s(args: base.Args) -> float:
-    return model.claim.TTL_S if args.ttl is None else float(args.ttl)
+    """Return the time to live of a claim in seconds; UsageError beyond the limits of a service."""
+    ttl_s = model.claim.TTL_S if args.ttl is None else float(args.ttl)
+    longest_s = model.claim.LONGEST_TTL_S
+    if not 1 <= ttl_s <= longest_s:
+        raise UsageError(f"--ttl: must be 1s to {longest_s / 86_400:g}d")
+    return ttl_s
 
 
 def wait_s(args: base.Args) -> float:
@@ -263,7 +268,7 @@ class RenewClaim(base.ShowOne):
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
-        claim = self.scheduler(args).renew(args.claim, args.ttl)
+        claim = self.scheduler(args).renew(args.claim, ttl_s(args))
         return COLUMNS, _cells(claim)
 
 
