@@ -21,11 +21,11 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
 from valence_sched.lifecycle.provision import Provisioner
-from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.lifecycle.reconcile import Reconciler, lost_blocks
 from valence_sched.model import claim as nouns
 from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import EffectLog, NoProgress, Progress, awaiting
-from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.inventory import FullPodm, Node, uri_tails
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, Preview, ReconcileResult
 from valence_sched.model.node_change import attach_again
 from valence_sched.model.podm_address import contradicts, has_other_blocks, is_address
@@ -273,6 +273,8 @@ class PodmAccess:
             shown = listed.get(node.uri)
             listed_now = node.uri in hosts or (shown is not None and not shown.stale)
             state, reason = (node.state, None) if listed_now else self._unlisted_state(node)
+            if shown and state == "COMPOSED" and (lost := lost_blocks(podm, node)):
+                reason = f"{uri_tails(lost)} no longer found: podm claim reap frees it"
             yield NodeStatus(node=node, state=state, reason=reason)
         known = {node.uri for node in ours}
         composing = self.store.claims.list(("COMPOSING",), name)

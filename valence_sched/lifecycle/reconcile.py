@@ -302,7 +302,7 @@ class Reconciler:
                 (node.id, partial(self._free_lost, node, lost))
                 for node in known.get(id_, [])
                 if node.uri in listed
-                and ((lost := _lost_blocks(podm, node)) or node.lost_at is not None)
+                and ((lost := lost_blocks(podm, node)) or node.lost_at is not None)
             ]
             steps += [
                 (uri, partial(self._remove_orphan, id_, node, names))
@@ -385,7 +385,7 @@ class Reconciler:
         return _done(f"decomposed: its claim {claim.id} is {claim.state}")
 
 
-def _lost_blocks(podm: FullPodm, node: nouns.ComposedNode) -> list[str]:
+def lost_blocks(podm: FullPodm, node: nouns.ComposedNode) -> list[str]:
     """Return the blocks of a node that a reading shows as free."""
     shown = {uri for one in podm.nodes if one.uri == node.uri for uri in one.blocks}
     free = {it.uri for it in podm.blocks if (it.status or FREE_STATUS).slots} - shown

@@ -101,7 +101,8 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     """A node and its state: COMPOSED, ATTACHING, DETACHING, GONE, FOREIGN or UNKNOWN.
 
     ``devices`` are the devices of its blocks at the last reading; ``unknown_blocks`` is the number
-    of its blocks that this reading lacks. ``reason`` explains the state UNKNOWN.
+    of its blocks that this reading lacks. ``reason`` explains the state UNKNOWN, or names the
+    blocks that a COMPOSED node has lost.
     """
 
     node: ComposedNode

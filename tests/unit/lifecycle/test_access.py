@@ -98,6 +98,15 @@ class TestNodes(AccessCase):
         self.assertEqual({"n": "COMPOSED"}, self.states({"p": listed}, composer))
         self.assertEqual([], composer.arguments)
 
+    def test_one_that_lost_a_block_names_it(self):
+        for blocks, reason in (
+            (["c0"], None),
+            (["c1"], "c0 no longer found: podm claim reap frees it"),
+        ):
+            listed = podm(nodes=[{"uri": "/S/1", "name": "n", "blocks": blocks}])
+            (status,) = self.access({"p": listed}, Noting()).nodes(live=True)
+            self.assertEqual(("COMPOSED", reason), (status.state, status.reason))
+
     def test_one_that_a_reading_does_not_list_is_asked_for(self):
         for answer, state in ((ABSENT, "GONE"), (UNKNOWN, "UNKNOWN"), (DOWN, "UNKNOWN"),
                               (PART, "COMPOSED"), (COMPOSED, "COMPOSED")):  # fmt: skip
