@@ -86,7 +86,7 @@ class StateVerbs:
             with awaiting(self.sources.progress, name, "reading"):
                 podm, diagnostics = registry.check(registration, password, timeout_s)
             counts = {what: len(getattr(podm, what)) for what in ("blocks", "pools", "nodes")}
-            counts["pools"] = counts["pools"] or min(1, len(podm.stocks))  # stocks alone are one pool
+            counts["pools"] = counts["pools"] or min(1, len(podm.stocks))
             reading = nouns.PodmReading(status=podm.status, driver=podm.driver, **counts)
         with self._registering(name, "registered"):
             registered = registry.create(registration, password, podm)
