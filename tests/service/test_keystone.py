@@ -292,7 +292,7 @@ class TestScopes(KeystoneCase):
         for where in ("none", "domain"):
             with self.subTest(where):
                 result = self.ask("GET", "/v1/policies", new_token("mo", where))
-                self.check_problem(result, 403, "access_denied", "has no scope")
+                self.check_problem(result, 403, "access_denied", "neither project nor system")
 
     def test_what_a_member_decides_is_its_projects_and_an_admin_sees_it(self):
         self.settings = {"inventories": (EXAMPLE,)}

@@ -145,8 +145,8 @@ class KeystoneAccess:
         system = environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") or None
         name = environ["HTTP_X_USER_ID"]
         if project is None and system is None:
-            hint = "get a token with project or system scope"
-            raise AccessDenied(f"the token of user {name!r} has no scope: {hint}")
+            missing = "has neither project nor system scope: get a token of a project"
+            raise AccessDenied(f"the token of user {name!r} {missing}")
         roles = [role for role in environ.get("HTTP_X_ROLES", "").split(",") if role]
         credentials = {
             "user_id": name,
