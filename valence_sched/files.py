@@ -57,6 +57,8 @@ def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -
     """Read a document of a program, ``-`` from ``stdin``; InputError if unreadable or too long."""
     try:
         with contextlib.nullcontext(stdin) if file == "-" else open(file, "rb") as stream:
+            if file != "-" and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
+                raise InputError(file, "", "a special file", "a file that can be read")
             pieces, size = [], 0
             while piece := stream.read(PIECE_BYTES):
                 pieces.append(piece)

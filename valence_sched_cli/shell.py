@@ -103,6 +103,7 @@ class Shell(app.App):
         if self.stdin is None or not self.stdin.isatty():
             self.stderr.write("no command: see 'valence-sched --help'\n")
             raise SystemExit(2)
+        self.interactive_app_factory = _prompt_class()
         super().interact()
         raise SystemExit(0)  # cliff would exit 1
 
@@ -151,6 +152,23 @@ class Shell(app.App):
             print_message(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
             return 2
         return int(super().run_subcommand(argv))
+
+
+def _prompt_class() -> type[Any]:
+    """Return the prompt of cliff, with a completion that every version of cmd2 accepts."""
+    import cmd2  # only this prompt needs it
+    from cliff.interactive import InteractiveApp
+
+    collect = getattr(cmd2, "Completions", None)  # cmd2 4 refuses the list of cliff
+
+    class Prompt(InteractiveApp):
+        def completedefault(self, *place: Any) -> Any:
+            """Return the next words of the commands that begin with the line."""
+            names = super().completedefault(*place)
+            words = sorted({name.partition(" ")[0] for name in names})
+            return words if collect is None else collect.from_values(words)
+
+    return Prompt
 
 
 def _words(argv: Sequence[str]) -> list[str]:

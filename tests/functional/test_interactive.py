@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 from tests.functional.cloud import Cloud
 from tests.functional.programs import BIN, FLAVORS, PROGRAMS, ROOT, SITE, Case, environment, run
@@ -16,6 +17,7 @@ from tests.functional.session import run_session
 from tests.service.serving import serving
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.testing.served import served
+from valence_sched_cli.shell import Shell
 
 HOMES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 LIST = ("podm", "list", "-f", "json", "-c", "Podm")
@@ -203,6 +205,24 @@ class CompletionTest(unittest.TestCase):
         for (line, expected), found in zip(LINES, offered, strict=True):
             with self.subTest(line):
                 self.assertEqual(expected, found)
+
+    def test_a_session_completes_the_next_word_of_a_command(self):
+        own = Shell()
+        own.stdin = mock.Mock(isatty=lambda: True)
+        with mock.patch("cliff.app.App.interact"), self.assertRaises(SystemExit):
+            own.interact()
+        prompt = object.__new__(own.interactive_app_factory)
+        prompt.command_manager = own.command_manager
+        for line, word, expected in (
+            ("podm li", "li", ["list"]),
+            ("podm no", "no", ["node"]),
+            ("podm node l", "l", ["list"]),
+            ("podm nothing", "nothing", []),
+        ):
+            with self.subTest(line):
+                start = len(line) - len(word)
+                found = prompt.completedefault(word, line, start, len(line))
+                self.assertEqual(expected, list(getattr(found, "to_strings", lambda: found)()))
 
     def test_each_shell_gets_a_script_of_its_own(self):
         for shell, word in (("bash", "complete "), ("zsh", "compdef"), ("fish", "function __fish")):

@@ -67,11 +67,11 @@ class TestReadDocument(FilesCase):
         self.assertEqual(data, files.read_document("-", io.BytesIO(data)))
 
     def test_one_without_end_is_refused_before_all_of_it_is_read(self):
-        line = "{}: found over 1,000 bytes, expected a smaller document (is this the right file?)"
-        empty = io.BytesIO()
-        self.refuses(line.format("/dev/zero"), files.read_document, "/dev/zero", empty, 1000)
+        line = "stdin: found over 1,000 bytes, expected a smaller document (is this the right file?)"
         with open("/dev/zero", "rb") as endless:
-            self.refuses(line.format("stdin"), files.read_document, "-", endless, 1000)
+            self.refuses(line, files.read_document, "-", endless, 1000)
+        line = "/dev/zero: found a special file, expected a file that can be read"
+        self.refuses(line, files.read_document, "/dev/zero", io.BytesIO())
 
     def test_what_cannot_be_read_is_refused(self):
         missing = str(self.folder / "none.json")
