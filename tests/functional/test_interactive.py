@@ -222,7 +222,8 @@ class CompletionTest(unittest.TestCase):
             with self.subTest(line):
                 start = len(line) - len(word)
                 found = prompt.completedefault(word, line, start, len(line))
-                self.assertEqual(expected, list(getattr(found, "to_strings", lambda: found)()))
+                words = found if isinstance(found, list) else found.to_strings()
+                self.assertEqual(expected, [*words])
 
     def test_each_shell_gets_a_script_of_its_own(self):
         for shell, word in (("bash", "complete "), ("zsh", "compdef"), ("fish", "function __fish")):

@@ -67,7 +67,8 @@ class TestReadDocument(FilesCase):
         self.assertEqual(data, files.read_document("-", io.BytesIO(data)))
 
     def test_one_without_end_is_refused_before_all_of_it_is_read(self):
-        line = "stdin: found over 1,000 bytes, expected a smaller document (is this the right file?)"
+        found = "stdin: found over 1,000 bytes"
+        line = f"{found}, expected a smaller document (is this the right file?)"
         with open("/dev/zero", "rb") as endless:
             self.refuses(line, files.read_document, "-", endless, 1000)
         line = "/dev/zero: found a special file, expected a file that can be read"
