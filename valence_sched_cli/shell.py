@@ -103,7 +103,7 @@ class Shell(app.App):
         if self.stdin is None or not self.stdin.isatty():
             self.stderr.write("no command: see 'valence-sched --help'\n")
             raise SystemExit(2)
-        self.interactive_app_factory = _prompt_class()
+        self.interactive_app_factory = self.interactive_app_factory or _prompt_class()
         super().interact()
         raise SystemExit(0)  # cliff would exit 1
 
