@@ -93,7 +93,7 @@ class TestDecode(OneLineErrors):
         for document, found in (
             (b"{id", "line 1 column 2: found a key that is not a quoted string"),
             (b'{"id" 1}', "line 1 column 7: found no ':'"),
-            (b"[1 2]", "line 1 column 4: found no ',' or ']'"),
+            (b'{"id":"a" 2}', "line 1 column 11: found no ',' or '}'"),
         ):
             text = self.refuses(decode, document, FullPodm, "f")
             self.assertEqual(f"f: {found}, expected JSON (is the file complete?)", text)
