@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.functional.programs import ROOT, SITE, shell
 from tests.functional.renew_golden import COMMAND
+from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.testing.served import served
 
 SCREENS = ROOT / "doc" / "source" / "screens"
@@ -23,6 +24,8 @@ FAILS = {
 #: The registered pod managers, and those of one transcript.
 NAMES = ("gpu-east", "gpu-west")
 OWN_NAMES = {"change-amount.txt": ("mem-1",)}
+#: Seconds of a composition with the fault ``async``: longer than a command that does not wait.
+TASK_S = 2.0
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 CLOCK = re.compile(r"(?<=until )\d\d:\d\d:\d\dZ")
@@ -41,7 +44,11 @@ def replayed(name: str) -> str:
     commands = COMMAND.findall((SCREENS / name).read_text())
     aliases = Aliases()
     told = []
-    with tempfile.TemporaryDirectory() as folder, served(SITE, fail=FAILS[name]) as podms:
+    settings = SimulatorSettings(task_s=TASK_S)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(SITE, fail=FAILS[name], settings=settings) as podms,
+    ):
         for one in OWN_NAMES.get(name, NAMES):
             _shell(f"valence-sched podm create {one} {podms[one].url}", folder)
         for command in commands:

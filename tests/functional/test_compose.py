@@ -11,6 +11,7 @@ from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, env
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
 from tests.unit.drivers.redfish.stored import links
+from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 
@@ -53,7 +54,8 @@ class TestCompose(Case):
 
     @contextlib.contextmanager
     def there(self, *fail: str, only: tuple[str, ...] = ("gpu-east",)) -> Iterator[There]:
-        with served(SITE, fail=fail) as podms:
+        settings = SimulatorSettings(task_s=1.0)
+        with served(SITE, fail=fail, settings=settings) as podms:
             yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
 
     def test_hosts_are_composed_on_only_where_they_are_free(self):

@@ -111,6 +111,7 @@ ONLY_IN = {
     "argcomplete": {"valence_sched_cli/late"},
     "bcrypt": {"service/users"},
     "cliff": {"valence_sched_cli"},
+    "cmd2": {"valence_sched_cli/shell"},
     "falcon": {"service"},
     "distributed": {"planning/sweep"},
     "gunicorn": {"server/worker"},
