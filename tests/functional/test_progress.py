@@ -15,12 +15,10 @@ from tests.functional.programs import FLAVORS, PROGRAMS, SITE, Case, environment
 from tests.functional.terminal import COLOUR, CONTROL, Terminal, frames, lasting, watched
 from valence_sched.testing.served import ServedPodm, served
 
-#: Longer than the second before the line appears.
-SLOW = "delay:1300:GET:/redfish/v1"
-#: Longer than the other pod managers need to answer, also on a busy machine.
-SLOWER = "delay:2500:GET:/redfish/v1"
-COMPOSES_SLOWLY = "delay:1300:POST:/redfish/v1/Systems"
-DELETES_SLOWLY = "delay:1300:DELETE:/redfish/v1/Systems/*"
+#: Longer than the second before the line appears, also on a busy machine.
+SLOW = "delay:2500:GET:/redfish/v1"
+COMPOSES_SLOWLY = "delay:2500:POST:/redfish/v1/Systems"
+DELETES_SLOWLY = "delay:2500:DELETE:/redfish/v1/Systems/*"
 RACKS = ("gpu-east", "gpu-west", "gpu-north", "dark-1")
 SHOWN_AGAIN = "\x1b[?25h"  # the cursor
 LOADED = """
@@ -53,7 +51,7 @@ class TestProgress(Case):
 
     def test_reading_names_only_those_that_have_not_answered(self):
         line = "read 2 of 4 pod managers, waiting for gpu-west and dark-1"
-        with self.site(f"{SLOWER}@gpu-west", f"{SLOWER}@dark-1"):
+        with self.site(f"{SLOW}@gpu-west", f"{SLOW}@dark-1"):
             for command in (("list",), ("schedule", "--flavor", "small"), ("check", "--all"),
                             ("capture", "--all", "-o", self.folder / "all.json")):  # fmt: skip
                 with self.subTest(command[0]):
