@@ -184,6 +184,11 @@ class TestInventory(Bad):
     def test_a_device_is_refused_instead_of_being_read_for_ever(self):
         self.assertIn("/dev/zero: found a special file", self.unread("/dev/zero"))
 
+    def test_a_url_is_no_inventory(self):
+        done = run("valence-sched", "podm", "list", "--inventory", "https://u:p@h.example/")
+        told = "an inventory is a file or a folder, not a URL: register its pod manager with podm"
+        self.assertEqual((2, f"{told} create NAME URL\n"), (done.code, done.err))
+
     def test_a_newer_major_version_is_refused_and_a_newer_minor_is_read_with_a_remark(self):
         file = self.write("major.json", inventory(GOOD, version="2.0"))
         self.assertEqual(

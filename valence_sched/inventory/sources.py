@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from valence_sched.config.settings import Configuration, split_plugin_name, user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import NoPodm, errors_at, one_line
+from valence_sched.errors import NoPodm, UsageError, errors_at, one_line
 from valence_sched.model.diagnostic import Diagnostics, NoProgress, Progress
 from valence_sched.model.reading import ReadOptions, Selection
 
@@ -91,6 +91,9 @@ class SourceReader:
         if not name:
             yield from recorded.records(source, self.config.input, self.diagnostics, dialects)
             return
+        if name in ("http", "https"):
+            text = "an inventory is a file or a folder, not a URL"
+            raise UsageError(f"{text}: register its pod manager with podm create NAME URL")
         read = plugins.load(plugins.DRIVERS).get(name)
         with plugins.plugin_errors(f"driver {name!r}: {path}"):
             for record in read(path, self.config.input, self.diagnostics, dialects):

@@ -207,12 +207,13 @@ class ServiceConnection:
             with errors_at(self._variable):
                 raise ServiceError(f"{self.url}: {_reason(error, method)}") from None
 
-    def decode(self, content: bytes, kind: type[T]) -> T:
-        """Return a decoded answer; ServiceError if it is invalid."""
+    def decode(self, content: bytes, kind: type[T], *, changes: bool = False) -> T:
+        """Return a decoded answer, to a change or not; ServiceError if it is invalid."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            text = f"{self.url}: the answer cannot be parsed ({error}): the service may be newer"
+            hint = MAY_BE_DONE if changes else "the service may be newer"
+            text = f"{self.url}: the answer cannot be parsed ({error}): {hint}"
             raise ServiceError(text) from None
 
     def _session(self) -> requests.Session:

@@ -100,7 +100,7 @@ class RemoteScheduler(Scheduler):
         content, headers = self._connection.ask(route.method, path, query, body=body, key=key)
         if route.answer is None:
             return None
-        answer = self._connection.decode(content, route.answer)
+        answer = self._connection.decode(content, route.answer, changes=route.changes)
         if route.answer is Operation:
             most_s = operation_s(arguments.get("wait_s", WAIT_S)) if self._ends else math.inf
             return self._operate(answer, route.result, most_s)

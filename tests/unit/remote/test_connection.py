@@ -158,6 +158,11 @@ class TestLostAnswers(unittest.TestCase):
         with self.assertRaisesRegex(ServiceError, "does not answer: check that the service runs"):
             ServiceConnection(url).ask("POST", "claims")
 
+    def test_an_answer_of_another_program_tells_it_too(self):
+        for changes, hint in ((True, "may have been carried out"), (False, "may be newer")):
+            with self.subTest(hint), self.assertRaisesRegex(ServiceError, f"parsed .* {hint}$"):
+                ServiceConnection("http://127.0.0.1:9").decode(b"<html>", dict, changes=changes)
+
 
 class TestHeaders(unittest.TestCase):
     def setUp(self):
