@@ -20,9 +20,9 @@ from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_
 from tests.service.serving import wait_for
 from tests.unit.certificates import LOOPBACK, server_context
 from tests.unit.zones.test_logins import MALFORMED_TOKENS, KeystoneAndChild
-from valence_sched.errors import UsageError
 from valence_sched.model.registration import PasswordReference
 from valence_sched.server.keystone import cloud_login
+from valence_sched.server.wiring import configuration_problems
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import KeystoneSettings, RateSettings
 from valence_sched.service.users import BASIC
@@ -165,15 +165,12 @@ class TestTokens(KeystoneCase):
         self.assertTrue(cloud_login(settings, "p").session.get_token())
         self.assertGreater(other.asked["keystone"], asked)
 
-    def test_a_missing_file_of_authorities_is_told_at_the_start_and_lets_nobody_in_later(self):
+    def test_a_missing_file_of_authorities_is_a_problem_and_lets_nobody_in(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        file = folder / "authorities.pem"
-        fields = {"auth_url": "https://127.0.0.1:9/v3", "cafile": str(file)}
-        with self.assertRaisesRegex(UsageError, "keystone: cafile: .*: no such file"):
-            self.new_keystone_client(**fields)
-        file.touch()
-        self.client = self.new_keystone_client(**fields)
-        file.unlink()
+        file = str(folder / "authorities.pem")
+        self.client = self.new_keystone_client(auth_url="https://127.0.0.1:9/v3", cafile=file)
+        problems = configuration_problems(self.process._settings, self.environ)
+        self.assertIn(f"keystone: cafile: {file!r}: no such file", "\n".join(map(str, problems)))
         login = {"Authorization": testing_login("mo@red", "mo-password")}
         for path, headers in (("/v1/policies", {"X-Auth-Token": "t"}), ("/ui", login)):
             result = self.call("GET", path, headers=headers)

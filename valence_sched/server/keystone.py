@@ -17,7 +17,7 @@ from keystoneauth1.session import Session
 from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
-from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, UsageError
+from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated
 from valence_sched.model import baremetal, http, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
@@ -83,9 +83,6 @@ class KeystoneAccess:
     """Authenticates by Keystone tokens with project or system scope; rules check permissions."""
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
-        if settings.cafile and not os.path.exists(settings.cafile):
-            hint = "set it to the file of the trusted authorities, or omit it"
-            raise UsageError(f"keystone: cafile: {settings.cafile!r}: no such file: {hint}")
         self._rules = rules
         self._cache = AnswerCache(CACHE_SIZE)
         self._logins = KeystoneLogins(settings)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from valence_sched.app import App, import_late_modules
-from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.errors import InputError, SchedulerError, StoreError, UsageError
 from valence_sched.inventory.background_reader import LEASE, BackgroundReader, background_reader
 from valence_sched.inventory.events import EventReceiver
 from valence_sched.model import baremetal, base, hardware, inventory, reading
@@ -331,6 +331,7 @@ def configuration_problems(
         lambda: config.resolve_near((), settings.near_maps),
         *(functools.partial(config.read, path) for path in paths),
         lambda: _check_tls(settings),
+        lambda: _check_authorities(settings),
     ]
     for check in checks:
         try:
@@ -352,6 +353,13 @@ def _check_tls(settings: ServiceSettings) -> None:
         found = f"no certificate for the key {settings.private_key}"
         expected = "a PEM certificate and its unencrypted key"
         raise InputError(settings.certificate, "", found, expected) from None
+
+
+def _check_authorities(settings: ServiceSettings) -> None:
+    file = settings.keystone and settings.keystone.cafile
+    if file and not os.path.exists(file):
+        hint = "set it to the file of the trusted authorities, or omit it"
+        raise UsageError(f"keystone: cafile: {file!r}: no such file: {hint}")
 
 
 def _tls_files(settings: ServiceSettings) -> list[str]:
