@@ -114,7 +114,7 @@ def scheduler_endpoint(
     """Return the service's URL, its CA certificates, and the client's certificate.
 
     Returns None without a cloud, or if its catalogue does not have the service. CloudError if the
-    cloud does not answer, or if it has the service in several regions.
+    cloud does not answer, and as for ``scheduler_url``.
     """
     if not _names_cloud(manager):
         return None

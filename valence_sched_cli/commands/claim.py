@@ -28,7 +28,7 @@ then | --wait: wait until the pod manager has composed (default)
 then | --no-wait: do not wait: the claim stays COMPOSING until podm claim reap checks it
 {TIMEOUT}"""
 CLAIM = f"""\
-then --ttl <age>: time to live of the claim, such as 90s, 10m or 1h (default: 10m)
+then --ttl <age>: time to live of the claim, such as 90s or 10m, at most 90d (default: 10m)
 then --key <word>: idempotency key: a repeated key returns the existing claim or nodes
 {WAIT}"""
 CLAIM_OR_COMPOSE = f"""\
@@ -264,7 +264,7 @@ class RenewClaim(base.ShowOne):
 
     arguments = """
         <claim>: claim (ID)
-        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d"""
+        --ttl <age>=10m: time from now, such as 30s or 10m, at most 90d"""
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
