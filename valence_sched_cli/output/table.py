@@ -43,6 +43,10 @@ def screen_width() -> int | None:
     return None
 
 
+def _width(parsed_args: Any) -> int | None:
+    return getattr(parsed_args, "max_width", 0) or screen_width()
+
+
 def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Rows:
     """Fold the widest columns until the rows fit ``width`` or the screen, if that is possible."""
     width = screen_width() if width is None else width
@@ -201,13 +205,13 @@ class PreparedFormatter:
             rows: Any = (tuple(map(self._cell, row)) for row in data)
             if self._name == "csv" and getattr(parsed_args, "escape_formulas", False):
                 rows = (tuple(map(_without_formula, row)) for row in rows)
-            if self._folds(parsed_args):
-                shown, width = list(rows), screen_width()
-                rows = fit_rows(titles, shown)
+            if self._name == "table":
+                shown, width = list(rows), _width(parsed_args)
+                rows = fit_rows(titles, shown, width)
                 if rows is not shown or (
                     width and table_width(titles, rows, is_broken=True) > width
                 ):
-                    rows = fit_rows(titles, [list(map(_brief, row)) for row in shown])
+                    rows = fit_rows(titles, [list(map(_brief, row)) for row in shown], width)
                 if width and table_width(titles, rows, is_broken=True) > width:
                     stdout.write("\n".join(_record(titles, row, width) for row in shown))
                     return
@@ -222,20 +226,17 @@ class PreparedFormatter:
             self._formatter.emit_one(names, data, stdout, parsed_args)
         else:
             titles, cells = self._named(names), tuple(map(self._cell, data))
-            if self._folds(parsed_args):
-                rows = fit_rows(("Field", "Value"), list(zip(titles, cells, strict=True)))
+            if self._name == "table":
+                pairs = list(zip(titles, cells, strict=True))
+                rows = fit_rows(("Field", "Value"), pairs, _width(parsed_args))
                 cells = tuple(cell for _name, cell in rows)
             self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
-        if self._folds(parsed_args) and sys.stdout.isatty():  # keep cliff from folding again
+        if self._name == "table":  # keep cliff from folding again
             parsed_args = copy.copy(parsed_args)
             parsed_args.max_width = sys.maxsize
         emit(names, cells, stdout, parsed_args)
-
-    def _folds(self, parsed_args: Any) -> bool:
-        has_width = getattr(parsed_args, "max_width", 0) or getattr(parsed_args, "fit_width", False)
-        return self._name == "table" and not has_width
 
     def _named(self, names: Sequence[str]) -> list[str]:
         return [escape(self._titles.get(name, name)) for name in names]

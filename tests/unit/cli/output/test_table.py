@@ -86,9 +86,9 @@ class TestNumbers(unittest.TestCase):
 
     TITLES = ("Podm", "Free Cores")
 
-    def printed(self, columns: int, *cells) -> list[str]:
+    def printed(self, columns: int, *cells, max_width: int = 0) -> list[str]:
         formatter = ExtensionManager("cliff.formatter.list", invoke_on_load=True)["table"].obj
-        options = argparse.Namespace(max_width=0, fit_width=False, print_empty=False)
+        options = argparse.Namespace(max_width=max_width, fit_width=False, print_empty=False)
         text, rows = io.StringIO(), [("rack", cell) for cell in cells]
         with mock.patch.dict(os.environ, {"COLUMNS": str(columns)}):
             PreparedFormatter(formatter, "table").emit_list(self.TITLES, rows, text, options)
@@ -105,6 +105,11 @@ class TestNumbers(unittest.TestCase):
         cells = self.free(224, 432), self.free(16, 128, usable=False)
         self.assertIn("| rack |  224/432 |", self.printed(19, *cells))
         self.assertIn("| rack |  (16) |", self.printed(18, *cells))
+
+    def test_the_option_of_the_width_overrides_the_screen_and_breaks_no_name(self):
+        self.assertIn("| rack | 224/432 |", self.printed(18, self.free(224, 432), max_width=80))
+        self.assertEqual(["Podm   rack", "Cores  224/432"],
+                         self.printed(80, self.free(224, 432), max_width=12))  # fmt: skip
 
 
 class TestTitles(unittest.TestCase):
