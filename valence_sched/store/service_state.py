@@ -61,7 +61,9 @@ class Leases(Stored):
         return self._database.read(lambda c: c.scalar(query), "reading leases")
 
 
-TRIM = 100  # new lines between two deletions of old lines
+#: About the number of new lines between two deletions of old lines. A database may number its rows
+#: in steps, such as by two: a prime number also divides such numbers.
+TRIM = 101
 _audit = tables.audit.c
 #: The text columns of a line, with their lengths.
 _TEXTS = {one.name: one.type.length for one in _audit if isinstance(one.type, sa.String)}

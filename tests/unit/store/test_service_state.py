@@ -194,6 +194,11 @@ class TestAudit:
         self.assertEqual([str(399 - one) for one in range(len(found))], found)
         self.assertIn(len(found), range(200, 300))  # they are deleted in hundreds
 
+    def test_a_database_that_numbers_lines_in_steps_deletes_some_too(self):
+        for step in range(2, 11):
+            numbers = range(7, 7 + step * (service_state.TRIM + 1), step)
+            self.assertTrue(any(number % service_state.TRIM == 0 for number in numbers), step)
+
     @mock.patch.object(service_state, "TRIM", 1)
     def test_commands_and_gaps_between_numbers_delete_no_line_that_is_kept(self):
         audit = self.store().audit
